@@ -7,8 +7,8 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// bookDeficit books what h has used since its last report: of it everybody is due a
-// part, as the rate is divided. parts is the sum of all fair parts.
+// bookDeficit charges the use since al's last report to the deficits: every member's deficit rises
+// by its share of that use, and al's falls by the use. parts is the sum of all fair shares.
 func (l *Ledger) bookDeficit(now quota.Time, b *bucket, al *allocation, parts float64) {
 	took := float64(al.took)
 	al.took = 0
@@ -30,11 +30,11 @@ func (l *Ledger) bookDeficit(now quota.Time, b *bucket, al *allocation, parts fl
 	}
 }
 
-// fairOf is the member's max-min fair part of the rate, as of the last division: a
-// second, by what it demands now.
+// fairOf is the member's max-min fair share of the rate by its current demand, at the water level
+// of the last division, Units per second.
 func (b *bucket) fairOf(al *allocation) float64 { return min(al.live, b.most) }
 
-// parts is the sum of all fair parts.
+// parts is the sum of all fair shares.
 func (b *bucket) parts() (sum float64) {
 	for i := range b.allocations {
 		sum += b.fairOf(&b.allocations[i])
@@ -43,15 +43,14 @@ func (b *bucket) parts() (sum float64) {
 }
 
 const (
-	// deficitFor is for how long, on average, it is remembered who had less than its part.
+	// deficitFor is the time constant of the decay of deficits.
 	deficitFor = time.Second
-	// fewDeficit tokens are remembered of anybody.
+	// fewDeficit is the number of tokens that the bound of every deficit allows at least.
 	fewDeficit = 2
 )
 
-// deficitSeconds is for how many seconds, on average, it is remembered who had less than
-// its part. Under soft it moves the rates, and there chance would move them more
-// than floods do.
+// deficitSeconds is the time constant of the decay, in seconds. It is longer under soft, where
+// deficits move the rates: over a short time chance would move them more than floods do.
 func (b *bucket) deficitSeconds() float64 {
 	if b.limit.Ceiling == quota.Soft {
 		return 3 * deficitFor.Seconds()
@@ -59,15 +58,14 @@ func (b *bucket) deficitSeconds() float64 {
 	return deficitFor.Seconds()
 }
 
-// tracksDeficit reports whether what members have had lately counts in what they get: under
-// soft, where they overdraw, while there is not enough for all. Under hard that is
-// done by turns.
+// tracksDeficit reports whether deficits change rates and levels: under soft, where members
+// overdraw, while tokens are scarce. Under hard they only order the members that get tokens.
 func (b *bucket) tracksDeficit() bool {
 	return b.limit.Ceiling == quota.Soft && b.rates() && !math.IsInf(b.most, 1)
 }
 
-// withDeficit is a part of the rate with what the member has missed lately: up to twice. Who
-// has had more than its part gets less as far as others are charged more.
+// withDeficit is the share of the rate, plus the deficit over its time constant, up to twice the
+// share. A member with a negative deficit gets less only because others are charged more.
 func (b *bucket) withDeficit(al *allocation, fair float64) float64 {
 	if !b.tracksDeficit() {
 		return fair
@@ -75,14 +73,14 @@ func (b *bucket) withDeficit(al *allocation, fair float64) float64 {
 	return min(fair+max(0, b.deficitOf(al))/b.deficitSeconds(), 2*fair)
 }
 
-// deficitOf is what the member is due, beyond what chance does where requests come in batches.
+// deficitOf is the deficit, less one standard deviation of the use in batches.
 func (b *bucket) deficitOf(al *allocation) float64 {
 	chance := math.Sqrt(b.fairOf(al) * b.deficitSeconds() * (b.batchSize() - float64(quota.Token)))
 	return al.deficit - max(-chance, min(chance, al.deficit))
 }
 
-// keeps is what the member has just given back and is left, whatever the pool has: as
-// much as it is due, since else a member that asks more often would have it.
+// keeps returns the part of the tokens which the member just returned that it gets again, even from
+// an empty pool: at most its deficit. Otherwise a member that reports more often would take them.
 func (b *bucket) keeps(al *allocation, want float64) quota.Units {
 	if !b.tracksDeficit() {
 		return 0
@@ -90,7 +88,7 @@ func (b *bucket) keeps(al *allocation, want float64) quota.Units {
 	return min(al.gave, quota.RoundUnits(max(0, min(want, b.deficitOf(al)))))
 }
 
-// overdrew reports whether the member has had more than its part, by more than chance.
+// overdrew reports whether the member has used more than its share, beyond chance.
 func (b *bucket) overdrew(al *allocation) bool {
 	if !b.tracksDeficit() {
 		return false
@@ -99,18 +97,18 @@ func (b *bucket) overdrew(al *allocation) bool {
 	return al.deficit < -byChance*math.Sqrt(part*b.batchSize())
 }
 
-// byChance is how many standard deviations of a count a member may have had beyond its
-// part, for nobody to care.
+// byChance is the number of standard deviations of a count by which use may exceed the share
+// without consequence.
 const byChance = 2
 
-// soon is what the member is likely to use of what it holds until it reports again,
-// as far as that is its part.
+// soon is what the member will probably use of its tokens until it reports again, at most its
+// share.
 func (b *bucket) soon(o *allocation) quota.Units {
 	return quota.RoundUnits(min(float64(o.standing()), b.fairOf(o)*o.again.Seconds()))
 }
 
-// lacks is how many tokens, at least a whole one, the member's callers were refused lately, if it
-// is likely to use them soon.
+// lacks is the number of tokens, 0 or at least one, that the member's callers were lately refused,
+// if the member will probably use them soon.
 func (l *Ledger) lacks(now quota.Time, al *allocation) quota.Units {
 	age := now.Sub(al.unmetAt)
 	if al.unmet < quota.Token || al.closed || al.dead || len(al.flight) >= maxFlight {
@@ -122,14 +120,13 @@ func (l *Ledger) lacks(now quota.Time, al *allocation) quota.Units {
 	return al.unmet
 }
 
-// busy reports whether the member is likely to use a token within two intervals.
+// busy reports whether the member will probably use a token within two intervals.
 func (l *Ledger) busy(al *allocation) bool {
 	return al.live*2*l.cfg.Sync.Seconds() >= float64(quota.Token)
 }
 
-// ahead is how much of the pool is for members whose callers were refused, and
-// that have used less of their part than h: it is left to them, and serve gives
-// it to them.
+// ahead is the part of the pool that is reserved for members whose callers were refused and whose
+// deficit is larger than al's. serve gives it to them.
 func (l *Ledger) ahead(now quota.Time, b *bucket, al *allocation) (sum quota.Units) {
 	room := spaces{bucket: b}
 	for i := range b.allocations {
@@ -144,9 +141,9 @@ func (l *Ledger) ahead(now quota.Time, b *bucket, al *allocation) (sum quota.Uni
 	return sum
 }
 
-// worthRate reports whether a rate serves the member better than tokens by turns:
-// it yields a token in an interval, and under hard, where a fraction is nobody's, its
-// part of the burst has the room for a whole one.
+// worthRate reports whether a rate serves the member better than single tokens: it yields a token
+// per interval and a quarter of t.least, and the requests are not scattered. Under hard, where
+// fractions are unusable, the member's part of the burst must also have room for a token.
 func (l *Ledger) worthRate(b *bucket, rate quota.Units, t terms) bool {
 	const token = float64(quota.Token)
 	if b.limit.Ceiling == quota.Hard && t.burst*t.weight < token {

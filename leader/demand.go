@@ -8,39 +8,37 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// dispersion estimates how much requests come in batches: the index of dispersion
-// of the counts (variance to mean, in tokens), over all members of one key. It is
-// 1 of single requests of one token that arrive as a Poisson process, and n of
-// requests of n tokens, or of n requests that arrive together.
+// dispersion estimates the batch size of a key's requests: the index of dispersion of the counts
+// (variance to mean, in tokens), over all members. The index is 1 for requests of one token that
+// arrive as a Poisson process, and n for requests of n tokens, or n requests that arrive together.
 //
-// The variance is the negative autocovariance of successive differences (Roll,
-// 1984): of three neighbouring counts a, b, c, (b-a)(b-c) is the variance of b on
-// average if they have the same mean. Unlike the variance about the mean, a step
-// from one level of demand to another adds nothing to it: loads that start and
-// stop, or move, are not taken for batches.
+// The variance is the negative autocovariance of successive differences (Roll, 1984): for three
+// neighbouring counts a, b, c with the same mean, (b-a)(b-c) is on average the variance of b.
+// Unlike the variance about the mean, it is not increased by a step from one level of demand to
+// another, so loads that start, stop or move are not taken for batches.
 //
-// Both sums forget: they are exponentially weighted by samples, not by time, so
-// that rare requests are remembered.
+// Both sums decay by samples, not by time, so that rare requests are remembered.
 type dispersion struct {
 	variance, mean float64
-	typical        float64 // size, if it has been worked out since the last sample; else 0
+	typical        float64 // cached size; 0 after a sample
 }
 
 const (
 	// forget is the part of the sums that a sample displaces.
 	forget = 1.0 / 128
-	// ones is how many requests of one token it starts with.
+	// ones is the prior: the number of requests of one token that the sums start with.
 	ones = 8
-	// fewest is what is taken for Poisson: the estimate of a real one strays that far.
+	// fewest is the index below which counts pass as Poisson: the estimate for a real Poisson
+	// process strays that far.
 	fewest = 2
-	// outlier times what it should be is what one sample can say: of rare batches a
-	// right one says three times as much. More is demand that has moved.
+	// outlier bounds a sample, as a multiple of its expectation. A valid sample of rare batches is
+	// three times the expectation; a much larger one is demand that moved.
 	outlier = 12
-	// largest bounds the estimate: one strange count must not end all surges.
+	// largest bounds the estimate, so that one outlier cannot hide all surges.
 	largest = 1 << 10
 )
 
-// add takes the three neighbouring counts of a member, in tokens.
+// add adds a sample: three neighbouring counts of a member, in tokens.
 func (d *dispersion) add(a, b, c float64) {
 	if a+b+c == 0 {
 		return
@@ -55,7 +53,7 @@ func (d *dispersion) index() float64 {
 	return min(max((d.variance+ones)/(d.mean+ones), 1), largest)
 }
 
-// size returns the tokens of a typical batch, in Units: from one token to largest.
+// size returns the size of a typical batch in Units, from one token to largest tokens.
 func (d *dispersion) size() float64 {
 	if d.typical == 0 {
 		size := d.index()
@@ -67,35 +65,32 @@ func (d *dispersion) size() float64 {
 	return d.typical
 }
 
-// batchSize is what is taken for one event of the key, in Units. What comes at once and
-// is a large part of the burst is a surge, however often it comes: the others have
-// to hear of it at once.
+// batchSize is the size of one event of the key, in Units, at most an eighth of the burst. A larger
+// event is a surge, however often it happens: the other members have to hear of it at once.
 func (b *bucket) batchSize() float64 {
 	const part = 8
 	return max(min(b.batchSizes.size(), float64(b.limit.BurstUnits())/part), float64(quota.Token))
 }
 
-// series cuts the counts of a member into intervals of about the same length.
-// Reports come early when something happens, so their own intervals would say
-// that something always happens in the shortest of times.
+// series divides the counts of a member into intervals of about the same length. Reports come early
+// when something happens, so the intervals between reports would always look busy.
 type series struct {
 	from quota.Time
-	n    float64 // tokens since
-	a    float64 // per second, of the last interval but one
-	b    float64 // tokens of the last
+	n    float64 // tokens since from
+	a    float64 // tokens per second, of the last interval but one
+	b    float64 // tokens of the last interval
 	took float64 // its length in seconds
 }
 
-// add takes the tokens counted since the last report, and adds what is complete
-// to d. A member that has nothing to tell is silent: of a long gap all but the
-// last interval was empty.
+// add adds the tokens counted since the last report, and passes complete intervals to d. A member
+// without counts sends no reports, so all but the last interval of a long gap are empty.
 func (s *series) add(now quota.Time, tokens float64, every time.Duration, d *dispersion) {
 	if s.from == 0 {
 		s.from = now.Add(-every)
 	}
 	gap := now.Sub(s.from)
-	if gap >= 3*every { // less may just be late
-		for range 3 { // neighbours of neighbours do not matter
+	if gap >= 3*every { // a shorter gap may be a late report
+		for range 3 { // only direct neighbours enter a sample
 			s.next(s.n, every, d)
 			s.n = 0
 		}
@@ -108,7 +103,7 @@ func (s *series) add(now quota.Time, tokens float64, every time.Duration, d *dis
 	}
 }
 
-// next ends an interval: now both neighbours of the last one are known.
+// next ends an interval. Both neighbours of the previous one are known then.
 func (s *series) next(n float64, took time.Duration, d *dispersion) {
 	c := n / took.Seconds()
 	d.add(s.a*s.took, s.b, c*s.took)
@@ -118,10 +113,9 @@ func (s *series) next(n float64, took time.Duration, d *dispersion) {
 	s.b, s.took = n, took.Seconds()
 }
 
-// observe updates the averages of demand and admission. Demand follows a
-// surge up, as far as so few requests prove it, and a lull down, at once: when the
-// count differs from the expected one by more than three standard deviations of a
-// Poisson process of batches (follow).
+// observe updates the averages of demand and admission. Demand follows a change at once if the
+// count differs from the expectation by more than three standard deviations of a Poisson process of
+// batches (follow): a surge as far as the number of requests proves it, a lull entirely.
 func (al *allocation) observe(now quota.Time, d delta, sync time.Duration, b *bucket, f *fades) {
 	dt := 10 * sync
 	if al.reported > 0 {
@@ -140,19 +134,18 @@ func (al *allocation) observe(now quota.Time, d delta, sync time.Duration, b *bu
 	al.admit += float32(alpha * (float64(d.used+d.over)/seconds - float64(al.admit)))
 }
 
-// shown is how long the rates are averaged that people read: long enough to be
-// steady, where the division has to follow every surge.
+// shown is the averaging time of displayed rates: long enough to be steady, while the division
+// follows every surge.
 const shown = 2 * time.Second
 
-// showing returns the averages for people; they fade while the member is
-// silent.
+// showing returns the averages for display. They decay while the member is silent.
 func (al *allocation) showing(now quota.Time) (tried, admit float64) {
 	silent := max(0, now.Sub(al.reported)-al.again)
 	fade := math.Exp(-silent.Seconds() / shown.Seconds())
 	return float64(al.tried) * fade, float64(al.admit) * fade
 }
 
-// fade updates live: a member that had something to count would have reported.
+// fade updates live. A silent member has nothing to count, or it would have reported.
 func (al *allocation) fade(now quota.Time, sync time.Duration) {
 	al.live = al.demand
 	if silent := now.Sub(al.reported) - al.again - sync/2; silent > 0 {
@@ -160,18 +153,18 @@ func (al *allocation) fade(now quota.Time, sync time.Duration) {
 	}
 }
 
-// follow moves an average towards a count of events of a size.
+// follow moves an average towards a count of events of the given size.
 func follow(avg, count, size, seconds, fade float64) float64 {
 	return fairshare.Follow(avg, count, size, seconds, fade)
 }
 
-// fades are those of one report: its entries are about times of the same length.
+// fades caches the decay factors of one report: its entries cover about the same time.
 type fades struct{ count, shown, deficit fading }
 
-// fading remembers an exponential.
+// fading caches one exponential.
 type fading struct{ seconds, over, left float64 }
 
-// fade returns what is left after so many seconds of what fades to 1/e over some.
+// fade returns exp(-seconds/over).
 func (f *fading) fade(seconds, over float64) float64 {
 	if f.seconds != seconds || f.over != over {
 		*f = fading{seconds, over, math.Exp(-seconds / over)}

@@ -11,42 +11,41 @@ import (
 // The constants of the division. Each was chosen by the accuracy tests in
 // internal/sim; docs/ARCHITECTURE.md has the figures.
 const (
-	// ahead is how many intervals of demand a member is granted: more than one,
-	// so that a late report does not starve it.
+	// ahead is how many intervals of demand a member is granted: more than one, so that a late
+	// report does not starve it.
 	ahead = 1.5
-	// deviations of a count are granted on top.
+	// deviations is how many standard deviations of a count are granted on top.
 	deviations = fairshare.Deviations
-	// repay is how fast debt is paid back.
+	// repay is the time within which debt is paid back.
 	repay = 500 * time.Millisecond
-	// calm is how many sync intervals a member may stay silent when its use is
-	// far below the limit.
+	// calm is how many sync intervals a member may be silent when its use is far below the limit.
 	calm = 10
-	// calmShare of the burst is the most that a calm member uses in that time.
+	// calmShare is the part of the burst that a calm member uses at most in that time.
 	calmShare = 0.05
-	// spare of the pool beyond all foreseen demand is handed out under hard,
-	// where members cannot overdraw for a surge.
+	// spare is the part of the pool beyond all expected demand that is granted under hard, where
+	// members cannot overdraw for a surge.
 	spare = 0.7
 )
 
-// terms is what one division looks at; all amounts are Units, as floats: they
-// are estimates, and nothing of them is replicated.
+// terms are the inputs of one division, in Units. They are floats because they are estimates, and
+// none of them is replicated.
 type terms struct {
-	rate, burst float64 // what the level gains per second; of the limit
-	avail       float64 // to divide per second
+	rate, burst float64 // gain of the level per second; burst of the limit
+	avail       float64 // to be divided, per second
 	total       float64 // demand of all members
 	mine        float64 // of this member
 	fair        float64 // max-min fair part of the rate for this member
 	parts       float64 // sum of all fair parts
 	weight      float64 // fair / parts: this member's part of a surplus
-	members     int     // with demand
-	least       float64 // that is worth having: a request
-	margin      float64 // the batch that a count strays by
-	scattered   bool    // its part of the bucket is less than half a batch
+	members     int     // members with demand
+	least       float64 // least useful amount: one request
+	margin      float64 // size of one event, for the deviation of counts
+	scattered   bool    // the member's part of the burst is less than half a batch
 }
 
-// grant answers one entry of a report. A member that asks for nothing, because
-// it has counted nothing, is given back nothing of what it returned. The
-// bucket has been advanced, and others is what stands with the other members.
+// grant answers one entry of a report. asks is false for a member that counted nothing: it gets
+// none of the tokens back that it returned. The bucket has been advanced; others are the tokens
+// outstanding at the other members.
 func (l *Ledger) grant(now quota.Time, b *bucket, al *allocation, e *quota.ReportEntry, ack quota.Seq, asks bool, others quota.Units, g *quota.GrantEntry) {
 	again := l.cfg.Sync
 	var tokens quota.Units
@@ -59,7 +58,7 @@ func (l *Ledger) grant(now quota.Time, b *bucket, al *allocation, e *quota.Repor
 		switch b.central = b.scarce(); {
 		case b.central:
 			al.rate, al.unmet = 0, 0
-			again = max(again, centralEvery*l.cfg.Sync) // decide requests say what is asked for
+			again = max(again, centralEvery*l.cfg.Sync) // decide requests show the demand
 			l.recallAll(now, b, al)
 		case l.setRate(b, al, t):
 			l.recall(now, b, al, ofRate)
@@ -85,15 +84,16 @@ func (l *Ledger) grant(now quota.Time, b *bucket, al *allocation, e *quota.Repor
 	l.serve(now, b, al)
 }
 
-// scarce reports whether there are too few tokens for the members that use the key: half of an equal part
-// of the burst is less than two requests, or than eight tokens. Where the limit allows a hop, none are handed
-// out then, and the leader decides: tokens that lie with one member would be missing at another. It is left
-// when that part is half as much again, so that no key goes back and forth.
+// scarce reports whether there are too few tokens for the members that use the key: half of an
+// equal part of the burst is less than two requests, or less than eight tokens. Then, if the limit
+// allows a hop, no tokens are granted and the leader decides, since tokens held by one member would
+// be missing at another. To end this, the part must be half as much again, so that no key
+// alternates.
 func (b *bucket) scarce() bool {
 	switch {
 	case !b.limit.MayAsk() || b.limit.AsksLeader():
 		return false
-	case b.tier.Kind == quota.SlidingWindow: // what flows back there is divided or decided, not both
+	case b.tier.Kind == quota.SlidingWindow: // its returning tokens are either divided or decided, not both
 		return true
 	}
 	members := 0
@@ -109,10 +109,10 @@ func (b *bucket) scarce() bool {
 	return members > 1 && float64(b.limit.BurstUnits())/float64(2*members) < least
 }
 
-// centralEvery is how many sync intervals pass between the reports of a key that the leader decides.
+// centralEvery is how many sync intervals pass between the reports of a key for which scarce holds.
 const centralEvery = 5
 
-// deliver makes a grant of tokens, at the member's present rate.
+// deliver charges a grant of tokens to the member, at its present rate.
 func (l *Ledger) deliver(now quota.Time, b *bucket, al *allocation, tokens quota.Units, lease quota.Time) {
 	al.grants++
 	al.lease = lease
@@ -131,7 +131,7 @@ func (l *Ledger) deliver(now quota.Time, b *bucket, al *allocation, tokens quota
 	}
 }
 
-// grantAt sets g to the newest grant to a member, at this level.
+// grantAt sets g to the newest grant to a member. level is that of the bucket.
 func (l *Ledger) grantAt(now quota.Time, b *bucket, al *allocation, tokens, level quota.Units, g *quota.GrantEntry) {
 	*g = quota.GrantEntry{
 		Key: b.key, Epoch: al.epoch, Seq: al.grants,
@@ -141,14 +141,14 @@ func (l *Ledger) grantAt(now quota.Time, b *bucket, al *allocation, tokens, leve
 	b.window(g)
 }
 
-// weigh computes the fair part of the rate by water-filling: those who demand
-// less than an equal part get what they demand, the rest is shared equally.
+// weigh computes the fair share of the rate by water-filling: members that demand less than an
+// equal share get their demand, and the rest is divided equally among the others.
 func (l *Ledger) weigh(now quota.Time, b *bucket, al *allocation) terms {
 	t := terms{rate: float64(b.perSecond()), burst: float64(b.limit.BurstUnits()), mine: al.demand, least: float64(quota.Token), margin: float64(quota.Token)}
 	avail := t.rate
 	if level := float64(b.pool.Level()); level < 0 && t.rate > 0 {
 		avail = max(0, t.rate+level/repay.Seconds())
-	} else if !b.rates() { // the present level is all that can be divided
+	} else if !b.rates() { // only the present level can be divided
 		avail += max(0, level) / (ahead * l.cfg.Sync.Seconds())
 	}
 	for i := range b.allocations {
@@ -161,10 +161,10 @@ func (l *Ledger) weigh(now quota.Time, b *bucket, al *allocation) terms {
 	}
 	t.avail = max(avail, t.rate)
 	size := b.batchSize()
-	if b.limit.Ceiling == quota.Hard { // where nobody can overdraw for the rest of it
+	if b.limit.Ceiling == quota.Hard { // no member can overdraw for the rest of a request
 		t.least = size
 	}
-	if !t.contended() { // else what lies there for batches is missing elsewhere
+	if !t.contended() { // under contention, tokens kept for batches are missing elsewhere
 		t.margin = size
 	}
 	b.most = math.Inf(1)
@@ -181,8 +181,8 @@ func (l *Ledger) weigh(now quota.Time, b *bucket, al *allocation) terms {
 
 func (t terms) contended() bool { return t.total > t.avail/2 }
 
-// again is when the member should report next: at every interval while the
-// limit is contended, rarely when the use is far below it.
+// again is when the member should report next: after one interval while the limit is contended,
+// rarely while use is far below it.
 func (l *Ledger) again(t terms) time.Duration {
 	if t.total <= 0 || t.contended() {
 		return l.cfg.Sync
@@ -192,9 +192,8 @@ func (l *Ledger) again(t terms) time.Duration {
 	return n * l.cfg.Sync
 }
 
-// setRate gives the fair part as a refill rate, as far as what is charged to
-// the others leaves room. Less than a token per interval is not worth a rate.
-// It reports whether others are charged what would be its part.
+// setRate sets the member's rate to its fair share, as far as the rates charged to others leave
+// room. It reports whether the rate is too small because others are charged.
 func (l *Ledger) setRate(b *bucket, al *allocation, t terms) (short bool) {
 	if !b.rates() {
 		al.rate = 0
@@ -215,11 +214,11 @@ func (l *Ledger) setRate(b *bucket, al *allocation, t terms) (short bool) {
 	return float64(al.rate) < enough*min(want, t.fair)
 }
 
-// enough of its fair part is no reason to disturb others.
+// enough is the part of a fair share below which others are recalled.
 const enough = 0.8
 
-// tokens is what the member gets out of the pool, and whether that is less than
-// it is foreseen to need, while others may hold more than they do.
+// tokens returns what the member gets out of the pool and, under hard, by how much that falls short
+// of its expected need: others may hold more than they need.
 func (l *Ledger) tokens(now quota.Time, b *bucket, al *allocation, e *quota.ReportEntry, t terms, again time.Duration) (got, short quota.Units) {
 	if len(al.flight) >= maxFlight || b.limit.AsksLeader() || b.limit.Class != quota.Counted {
 		return 0, 0
@@ -247,7 +246,7 @@ func (l *Ledger) tokens(now quota.Time, b *bucket, al *allocation, e *quota.Repo
 	}
 	u := max(quota.RoundUnits(min(part, pool)), b.keeps(al, want))
 	if al.rate == 0 {
-		u -= u % quota.Token // a fraction would lie there unused
+		u -= u % quota.Token // without a rate a fraction is never used
 	}
 	if left := quota.RoundUnits(want) - u; b.limit.Ceiling == quota.Hard && left >= quota.Token {
 		short = left
@@ -255,14 +254,14 @@ func (l *Ledger) tokens(now quota.Time, b *bucket, al *allocation, e *quota.Repo
 	return max(0, u), short
 }
 
-// part is the member's part of a surplus, by demand. A member about which little is known counts as one that
-// demands prior more.
+// part is the member's part of a surplus, by demand. prior is added to the demand of every member,
+// for those about which little is known.
 func (t terms) part(prior float64, nodes int) float64 {
 	return (t.mine + prior) / (t.total + float64(max(t.members, nodes, 1))*prior)
 }
 
-// fairPart is how much of the pool a member may take: all of it when the pool
-// covers what everybody will need, else its part, at least one request of this cost.
+// fairPart is how much of the pool a member may take: all of it if the pool covers the expected
+// need of all, else its share, but at least one request of this cost.
 func fairPart(pool float64, t terms, horizon, cost float64) float64 {
 	if t.total*horizon <= pool {
 		return pool
@@ -274,12 +273,13 @@ func fairPart(pool float64, t terms, horizon, cost float64) float64 {
 	return part
 }
 
-// room is what the member may hold more without the caps of all members
-// exceeding the burst. Only hard limits need it.
+// room is how much more the member may hold so that the caps of all members stay within the burst.
+// Only hard limits need it.
 func (l *Ledger) room(b *bucket, al *allocation) float64 {
 	return float64(max(0, b.limit.BurstUnits()-othersCap(b, al)-b.holds(al)))
 }
 
+// othersCap is the most that the members other than al may hold.
 func othersCap(b *bucket, al *allocation) quota.Units {
 	sum := b.outstandingTokens()
 	for i := range b.allocations {
@@ -290,8 +290,9 @@ func othersCap(b *bucket, al *allocation) quota.Units {
 	return sum
 }
 
-// holds returns the most that h can have at one moment: caps, room and new tokens follow it. Under hard, h.out
-// may be larger, because it includes what h may have spent beyond its cap while its report was late.
+// holds returns the most that al can have at one moment; caps, room and new tokens are based on it.
+// Under hard, al.out may be larger, because it includes what al may have spent beyond its cap while
+// its report was late.
 func (b *bucket) holds(al *allocation) quota.Units {
 	if b.limit.Ceiling == quota.Hard {
 		return al.standing()
@@ -299,16 +300,16 @@ func (b *bucket) holds(al *allocation) quota.Units {
 	return al.out
 }
 
-// mayHold is what counts of a member where the caps of all are added up.
+// mayHold is the member's summand where the caps of all members are added up.
 func (al *allocation) mayHold() quota.Units {
-	if al.charged == 0 { // holds what it holds, and accrues nothing
+	if al.charged == 0 { // it accrues nothing
 		return al.standing()
 	}
 	return max(al.capped, al.standing())
 }
 
-// spaces returns the room of several members of a bucket, while nothing is handed out:
-// what all may hold is added up once, when it is first asked for, and not for each of them.
+// spaces computes the room of several members of a bucket, while nothing is granted in between: the
+// sum over all members is computed once, on first use.
 type spaces struct {
 	bucket *bucket
 	all    quota.Units
@@ -319,14 +320,14 @@ func (s *spaces) of(l *Ledger, al *allocation) float64 {
 	if !s.known {
 		s.all, s.known = othersCap(s.bucket, nil), true
 	}
-	if s.all == math.MaxInt64 { // cut off there
+	if s.all == math.MaxInt64 { // the sum is saturated
 		return l.room(s.bucket, al)
 	}
 	return float64(max(0, s.bucket.limit.BurstUnits()-(s.all-al.mayHold())-s.bucket.holds(al)))
 }
 
-// setCap says where accrual stops: far enough for a late report, and together
-// with the others' caps within the burst.
+// setCap sets where accrual stops: high enough for a late report, and under hard, together with the
+// caps of others, within the burst.
 func (l *Ledger) setCap(b *bucket, al *allocation, t terms, tokens quota.Units) {
 	base := b.holds(al) + tokens
 	want := base + perSecond(al.rate, time.Duration(ahead*float64(l.cfg.Sync))) + quota.Token
@@ -336,8 +337,8 @@ func (l *Ledger) setCap(b *bucket, al *allocation, t terms, tokens quota.Units) 
 	}
 	al.cap = max(base, min(want, limit))
 	if b.limit.Ceiling == quota.Hard && al.rate > 0 {
-		// What the rate yields on the way is in base beside the tokens on the way, and
-		// the member accrues to its cap with both: base may be more than there is.
+		// base contains the tokens on their way and the yield of the rate in that time. The member
+		// accrues to its cap with both, so base may exceed the limit.
 		al.cap = min(al.cap, max(0, limit))
 	}
 	al.capped = max(al.capped, al.cap)

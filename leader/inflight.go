@@ -6,12 +6,13 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// recount books what is in flight: nothing flows back but by a release.
+// recount sets the pool to the burst less what is in flight: tokens return only when they are
+// released.
 func (b *bucket) recount(now quota.Time) {
 	free := b.limit.BurstUnits()
 	for i := range b.allocations {
 		al := &b.allocations[i]
-		al.accrue(now) // ends leases
+		al.accrue(now) // expires leases
 		free = free.Plus(-al.out).Plus(-al.inFlight)
 	}
 	b.outlived = slices.DeleteFunc(b.outlived, func(g outlived) bool { return now >= g.until })
@@ -21,16 +22,17 @@ func (b *bucket) recount(now quota.Time) {
 	b.pool.Add(free.Plus(-b.pool.Level()))
 }
 
-// outlived is what a dead member had in flight, until its lease is over.
+// outlived is what a dead member had in flight, until the limit's lease is over.
 type outlived struct {
 	until  quota.Time
 	places quota.Units
 }
 
-// maxOutlived bounds those of one bucket: nodes do not die that often in a lease.
+// maxOutlived bounds the entries of one bucket: nodes do not die that often within a lease.
 const maxOutlived = 64
 
-// keepInFlight keeps what a dead member had in flight for as long as its callers may.
+// keepInFlight keeps the requests in flight of a dead member charged for as long as its callers may
+// hold them. Under hard only.
 func (b *bucket) keepInFlight(now quota.Time, al *allocation) {
 	if al.inFlight > 0 && b.limit.Ceiling == quota.Hard && len(b.outlived) < maxOutlived {
 		b.outlived = append(b.outlived, outlived{now.Add(b.limit.LeaseOrDefault()), al.inFlight})

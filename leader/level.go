@@ -8,6 +8,7 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
+// standing is the sum of standing over all members, and of outstanding grants.
 func (b *bucket) standing() quota.Units {
 	sum := b.outstandingTokens()
 	for i := range b.allocations {
@@ -16,7 +17,7 @@ func (b *bucket) standing() quota.Units {
 	return sum
 }
 
-// returns is the most that may come back to the pool from members.
+// returns is the most that may return to the pool from members.
 func (b *bucket) returns() quota.Units {
 	sum := b.outstandingTokens()
 	for i := range b.allocations {
@@ -25,7 +26,7 @@ func (b *bucket) returns() quota.Units {
 	return sum
 }
 
-// perSecond is what the level gains now.
+// perSecond is the present gain of the level per second.
 func (b *bucket) perSecond() quota.Units {
 	if b.tier.Kind == quota.TokenBucket {
 		return b.gains
@@ -33,7 +34,7 @@ func (b *bucket) perSecond() quota.Units {
 	return b.pool.Slope(&b.tier)
 }
 
-// whole is the meter of everything that is not used, wherever it stands.
+// whole is the meter of all unused tokens, in the pool and at members.
 func (b *bucket) whole() limiter.Meter {
 	m := b.pool
 	m.Add(b.standing())
@@ -43,20 +44,20 @@ func (b *bucket) whole() limiter.Meter {
 // level is what the whole cluster could still spend; below 0 is debt.
 func (b *bucket) level() quota.Units { return b.levelWith(b.standing()) }
 
-// levelWith is the level if that much stands with members.
+// levelWith is the level if stands tokens are outstanding at members.
 func (b *bucket) levelWith(stands quota.Units) quota.Units {
 	return min(b.pool.Level().Plus(stands), b.limit.BurstUnits())
 }
 
-// resetAfter is when the key is full again if nobody uses it.
+// resetAfter is the time until the key is full if nobody uses it.
 func (b *bucket) resetAfter(now quota.Time) time.Duration {
 	m := b.whole()
 	return m.ResetAfter(now, &b.tier)
 }
 
-// levelFor is the level, as it is, as told to h: what callers at other members are waiting
-// for is as good as spent, and so is what they hold and will use, for a member that
-// has had more than its part: one that floods would find it first.
+// levelFor is the level that a grant states to al: without the tokens that callers at other members
+// wait for, which are as good as spent. For a member that has used more than its share, it is also
+// without the tokens that others hold and will use: a member that floods would overdraw them first.
 func (b *bucket) levelFor(al *allocation, level quota.Units) quota.Units {
 	spent := b.overdrew(al)
 	for i := range b.allocations {
@@ -73,9 +74,9 @@ func (b *bucket) levelFor(al *allocation, level quota.Units) quota.Units {
 	return level
 }
 
-// aside is what is in no level because a node may have used it, or may hold it, that has not told
-// this leader: what an earlier leader's log promised it, or what it was granted before it became
-// suspect. While nothing may be granted at all it is a unit at least. Hard only.
+// aside is the amount that level excludes because a node that has not reported to this leader may
+// have used it or may hold it: by a promise of an earlier leader, or granted before the node became
+// suspect. It is at least one unit while nothing may be granted at all. Hard only.
 func (l *Ledger) aside(now quota.Time, b *bucket) quota.Units {
 	if b.limit.Ceiling != quota.Hard {
 		return 0
@@ -92,24 +93,24 @@ func (l *Ledger) aside(now quota.Time, b *bucket) quota.Units {
 	return min(sum, quota.Most)
 }
 
-// suspected reports whether the member's process has probably ended, and may yet speak.
+// suspected reports whether the member's process has probably ended, but may still report.
 func (l *Ledger) suspected(id quota.NodeID) bool {
 	m := l.members[id]
 	return m != nil && m.suspect != 0
 }
 
-// window adds to a grant where the level is going.
+// window adds the slope, the burst and the window of the level to a grant.
 func (b *bucket) window(g *quota.GrantEntry) {
 	g.Slope, g.Burst = b.perSecond(), b.limit.BurstUnits()
 	g.WindowStart, g.WindowEnd = b.pool.Bounds()
 }
 
-// others is the demand of everybody but h, Units per second, less one standard
-// deviation of a count in a second: few requests say little, and a
-// member that believes too much of them refuses what the cluster could serve.
+// others is the demand of all members but al, Units per second, less one standard deviation of a
+// count in a second. A small count says little, and a member that overestimates the others refuses
+// what the cluster could serve.
 func (b *bucket) others(al *allocation) quota.Units {
 	if b.tier.Kind == quota.Concurrency {
-		return 0 // what they acquire they release
+		return 0 // what others acquire they release
 	}
 	var sum float64
 	for i := range b.allocations {
@@ -120,19 +121,19 @@ func (b *bucket) others(al *allocation) quota.Units {
 	return quota.RoundUnits(max(0, sum-math.Sqrt(sum*b.batchSize())))
 }
 
-// unseen is what everybody but h has probably used since its last report, as far
-// as there is something to use: of this level.
+// unseen is the probable use by all members but al since their last reports, at most level. al may
+// be nil.
 func (b *bucket) unseen(now quota.Time, al *allocation, level quota.Units) quota.Units {
-	if b.tier.Kind == quota.Concurrency || b.limit.Ceiling == quota.Hard { // under hard they ask
+	if b.tier.Kind == quota.Concurrency || b.limit.Ceiling == quota.Hard { // under hard members do not estimate
 		return 0
 	}
 	var sum, parts float64
 	for i := range b.allocations {
 		o := &b.allocations[i]
-		if al != nil && o.rate > 0 { // about half a token lies there that nobody can use
+		if al != nil && o.rate > 0 { // about half a token is held there that cannot be used
 			parts += float64(quota.Token) / 2
 		}
-		if age := now.Sub(o.reported); o != al && age < 2*o.again { // later it would have said so
+		if age := now.Sub(o.reported); o != al && age < 2*o.again { // after that it would have reported
 			sum += o.using * age.Seconds()
 		}
 	}

@@ -4,9 +4,8 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// slid ensures that what a dead process had out comes back once: when a sliding
-// window continues, it flows back as if it had been used, whatever its journal
-// reports later.
+// slid ensures that the tokens of a dead process return once: when a sliding window advances, they
+// return to the level as if they had been used, whatever its journal reports later.
 func (b *bucket) slid(was quota.Time) {
 	if start, _ := b.pool.Bounds(); b.tier.Kind != quota.SlidingWindow || start == was {
 		return
@@ -18,9 +17,9 @@ func (b *bucket) slid(was quota.Time) {
 	}
 }
 
-// overflow takes from what may come back what the full bucket cannot hold: what
-// the rates yielded beyond the members' caps was used, or has overflowed there.
-// Under soft it was used, unless the bucket is full now.
+// overflow reduces the tokens that may return (ret) to what the bucket has room for: the yield of
+// rates beyond the members' caps was used or has overflowed there. Under soft it was used, unless
+// the bucket is full now.
 func (b *bucket) overflow(full quota.Units) {
 	over := b.pool.Level().Plus(b.outstandingTokens()).Plus(-full)
 	for i := range b.allocations {
@@ -36,7 +35,7 @@ func (b *bucket) overflow(full quota.Units) {
 	}
 }
 
-// noteOverflow sums up what overflowed of a soft bucket.
+// noteOverflow adds up the overflow of a soft bucket.
 func (b *bucket) noteOverflow(now quota.Time, before quota.Units) {
 	if b.tier.Kind == quota.TokenBucket && b.limit.Ceiling == quota.Soft && b.overflowAt > 0 && b.perSecond() < overflowBelow {
 		b.overflowed = b.overflowed.Plus(max(0, before.Plus(refill(b.limit.Rate, now.Sub(b.overflowAt))).Plus(-b.pool.Level())))
@@ -44,12 +43,13 @@ func (b *bucket) noteOverflow(now quota.Time, before quota.Units) {
 	b.overflowAt = now
 }
 
-// overflowBelow is where what overflows between two reports is less than a few
-// tokens: there each of them counts, and elsewhere the estimate would be too coarse.
+// overflowBelow bounds the rates for which overflow is recorded. Below it, the overflow between two
+// reports is less than a few tokens, each of which counts; above it, the estimate would be too
+// coarse.
 const overflowBelow = 20 * quota.Token
 
-// takeBack takes back that something overflowed while h had used what it reports only now: a
-// third of it, since nobody knows when that was.
+// takeBack returns to the pool tokens that overflowed while al had used what it reports only now: a
+// third of the overflow, since the time of the use is unknown.
 func (b *bucket) takeBack(al *allocation, used quota.Units) {
 	back := min(used, max(0, b.overflowed-al.overflowed)/3)
 	if back > 0 {
@@ -59,10 +59,10 @@ func (b *bucket) takeBack(al *allocation, used quota.Units) {
 	al.overflowed = b.overflowed
 }
 
-// amend is for what a member admitted of a soft bucket while it was cut off, or nobody led.
-// back of it had overflowed in that time, because nobody knew of the use: it was not too much.
-// The rest is debt, but a burst at most: to refuse everything until an hour of it is paid back
-// would make an outage twice as long, and what has passed has passed.
+// amend corrects the debt of a soft bucket for what a member admitted while it was cut off, or
+// while the range had no leader. back is the part that had overflowed in that time because the use
+// was unknown: it was not too much. The rest is debt, but at most a burst: to refuse everything
+// until an hour of it is paid back would double the outage.
 func (b *bucket) amend(back quota.Units, d *delta) {
 	if d.alone == 0 || b.tier.Kind != quota.TokenBucket || b.limit.Ceiling != quota.Soft {
 		return

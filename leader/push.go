@@ -7,21 +7,19 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// Pushed returns the grants made since the last call that answer no report, for
-// other members than the one that reported: recalls of what a member holds and
-// does not need, and tokens for those whose callers wanted them. Send them as
-// they are; a lost one is made again when a member is short again. At most 4096
-// wait.
+// Pushed returns the grants made since the last call that answer no report and go to other members
+// than the reporting one: recalls, and tokens for members whose callers wanted them. Send them
+// unchanged. A lost one is made again when a member is short again. At most 4096 wait.
 func (l *Ledger) Pushed() []quota.Grant {
 	out := l.pushed
 	l.pushed = nil
 	return out
 }
 
-// maxPushed bounds what waits to be sent; a member that is short asks again.
+// maxPushed bounds the grants that wait to be sent. A member that is short asks again.
 const maxPushed = 4096
 
-// recall asks all members but h that may hold or accrue more than is foreseen.
+// recall recalls from all members but al that may hold or accrue more than expected.
 func (l *Ledger) recall(now quota.Time, b *bucket, al *allocation, why shortage) {
 	for i := range b.allocations {
 		if o := &b.allocations[i]; o != al && !o.closed && o.overstocked(l.cfg.Sync, why, b.batchSize()) {
@@ -30,7 +28,8 @@ func (l *Ledger) recall(now quota.Time, b *bucket, al *allocation, why shortage)
 	}
 }
 
-// recallAll asks everybody but h who holds or accrues anything: the leader decides.
+// recallAll recalls from all members but al that hold or accrue anything, because the leader
+// decides.
 func (l *Ledger) recallAll(now quota.Time, b *bucket, al *allocation) {
 	for i := range b.allocations {
 		if o := &b.allocations[i]; o != al && !o.closed && (o.standing() > 0 || o.charged > 0) {
@@ -39,10 +38,11 @@ func (l *Ledger) recallAll(now quota.Time, b *bucket, al *allocation) {
 	}
 }
 
-// doubt recalls, under soft, those whose presumed use stands against more than a quarter of the level
-// that h receives: a short burst looks like the start of a surge, and only they know which it was. It
-// returns what they hold, which h may ask for again. Where no more is left than the rate yields in
-// three intervals, what is presumed is what is on its way all the time, and nobody is asked.
+// doubt recalls, under soft, from members whose presumed use is large, if that of all is more than
+// a quarter of the level that al receives: a short burst looks like the start of a surge, and only
+// these members know which it was. It returns the tokens that they hold, which al may request
+// again. If the level is at most the yield of the rate in three intervals, the presumed use is the
+// use that is always in transit, and nothing is recalled.
 func (l *Ledger) doubt(now quota.Time, b *bucket, al *allocation, g *quota.GrantEntry) (held quota.Units) {
 	if b.limit.Ceiling == quota.Hard || g.Level <= perSecond(b.gains, 3*l.cfg.Sync) || g.Unseen.Plus(perSecond(g.Others, l.cfg.Sync)) < g.Level/4 {
 		return 0
@@ -60,7 +60,8 @@ func (l *Ledger) doubt(now quota.Time, b *bucket, al *allocation, g *quota.Grant
 	return held
 }
 
-// recallFrom asks one member, unless it has just been asked, or has just reported.
+// recallFrom recalls from one member, unless it was recalled or has reported within the last
+// quarter of an interval.
 func (l *Ledger) recallFrom(now quota.Time, b *bucket, o *allocation) {
 	if len(l.pushed) >= maxPushed || now.Sub(max(o.recalled, o.reported)) < l.cfg.Sync/4 {
 		return
@@ -72,13 +73,13 @@ func (l *Ledger) recallFrom(now quota.Time, b *bucket, o *allocation) {
 	})
 }
 
-// shortage is what a member got less of than its part.
+// shortage is what a member got too little of.
 type shortage uint8
 
 const (
-	ofRate   shortage = iota // others accrue, or are charged, what would be its part
-	ofTokens                 // it has fewer than it is foreseen to need
-	inWant                   // its callers wanted them and were refused, or wait
+	ofRate   shortage = iota // its share of the rate is charged to others
+	ofTokens                 // it has fewer tokens than its expected need
+	inWant                   // its callers wanted tokens and were refused, or wait
 )
 
 func shortOf(want quota.Units) shortage {
@@ -88,9 +89,9 @@ func shortOf(want quota.Units) shortage {
 	return ofTokens
 }
 
-// serve gives what h has just given back, or left to others, to those whose
-// callers wanted it, by turns: they have heard that nothing was left, and will not
-// ask again so soon.
+// serve grants the tokens that al has just returned, or left to others, to members whose callers
+// wanted them, largest deficit first. These members know that nothing was left and will not ask
+// again soon.
 func (l *Ledger) serve(now quota.Time, b *bucket, al *allocation) {
 	for len(l.pushed) < maxPushed {
 		o, tokens := l.next(now, b, al)
@@ -111,8 +112,8 @@ func (l *Ledger) serve(now quota.Time, b *bucket, al *allocation) {
 	}
 }
 
-// next returns the member other than h that is due most among those whose callers wanted tokens, and
-// what it gets.
+// next returns the member, other than al, with the largest deficit among those whose callers wanted
+// tokens, and what it gets.
 func (l *Ledger) next(now quota.Time, b *bucket, al *allocation) (next *allocation, tokens quota.Units) {
 	free := b.pool.Level() - b.pool.Level()%quota.Token
 	if free <= 0 {
@@ -135,10 +136,10 @@ func (l *Ledger) next(now quota.Time, b *bucket, al *allocation) (next *allocati
 	return next, tokens
 }
 
-// overstocked reports whether the member could do with less. A member that has a
-// rate and has said nothing for a while may have gone silent since. Tokens are
-// called back beyond what it will need on average when others are in want, else
-// beyond what it may need.
+// overstocked reports whether the member could return something. If the rate is short, every
+// charged rate counts, because a member that has not reported for a while may be idle. Tokens are
+// recalled beyond the member's average need if callers of others want them, else beyond its
+// possible need.
 func (al *allocation) overstocked(sync time.Duration, why shortage, size float64) bool {
 	if why == ofRate {
 		return al.charged > 0
