@@ -6,12 +6,12 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// allocation is what the ledger knows of one member's part in one bucket, in groups. What is looked at of
-// every member when one of them reports lies first, side by side. The package documentation lists fields
-// and bytes of each group.
+// allocation is one member's part of a bucket, in groups. The fields that a report reads of every
+// member come first, side by side in memory. The package documentation lists the fields and bytes
+// of each group.
 //
-// Invariants: charged >= rate; out counts every token that the member may
-// hold, be on its way to hold, or have spent since its last report; ret <= out.
+// Invariants: charged >= rate; ret <= out; out contains every token that the member may hold, that
+// is on its way to it, or that it may have spent since its last report.
 type allocation struct {
 	openState
 	heldState
@@ -20,35 +20,36 @@ type allocation struct {
 	durableState
 }
 
-// openState identifies the member's process, and records whether it is alive.
+// openState identifies the member's process and records whether it is alive.
 type openState struct {
 	node     quota.NodeID
 	inc      quota.Incarnation
 	epoch    quota.Seq
 	closed   bool
-	pardon   bool // the key was reset since the last report
+	pardon   bool // the key was reset since the last report: the next one reports use before the reset
 	restored bool // not settled in this term
-	carried  bool // restored, and out in a later window than the log's: see bucket.turn
-	learns   bool // what it had from an earlier leader is settled, not inherited
-	final    bool // the log says that it is dead, all that it counted, and that nothing is out
-	dead     bool // its process is: what is out was used or is lost
+	carried  bool // restored, with tokens out in a later window than the log's: see bucket.roll
+	learns   bool // grants of an earlier leader are settled, not inherited
+	final    bool // committed: the process is dead, all its counts are booked, nothing is out
+	dead     bool // the process has ended: out was used or is lost
 }
 
-// heldState bounds the member's tokens: those it may hold, and a rate up to a cap until the lease ends.
+// heldState bounds the member's tokens: those it may hold, and a rate up to a cap until the lease
+// ends.
 type heldState struct {
 	out     quota.Units
-	ret     quota.Units // part of out that may stand or come back: the rest was used, or has overflowed
+	ret     quota.Units // part of out that may be held or may return; the rest was used or has overflowed
 	held    quota.Units // as last reported
-	capped  quota.Units // largest cap that the member may still apply
+	capped  quota.Units // largest cap that the member may still use
 	flown   quota.Units // sum of flight
-	rate    quota.Units // granted refill per second
-	charged quota.Units // largest refill that the member may still apply
-	from    quota.Time  // out includes the rate up to here
-	lease   quota.Time  // when rate and held tokens end
-	cap     quota.Units // accrual stops there
+	rate    quota.Units // granted refill, Units per second
+	charged quota.Units // largest refill that the member may still use, Units per second
+	from    quota.Time  // out includes the yield of charged up to this time
+	lease   quota.Time  // end of the rate and of held tokens
+	cap     quota.Units // accrual stops at this many held tokens
 	grants  quota.Seq   // number of the last grant
-	granted quota.Time  // when the oldest unacknowledged one was made
-	flight  []flight    // grants of tokens that are not acknowledged
+	granted quota.Time  // time of the oldest unacknowledged grant; 0 if none
+	flight  []flight    // unacknowledged grants of tokens
 }
 
 // demandState estimates the member's demand.
@@ -56,35 +57,35 @@ type demandState struct {
 	reported quota.Time
 	again    time.Duration
 	demand   float64     // attempted Units per second, as of the last report
-	live     float64     // demand now: it fades while the member is silent
-	using    float64     // as demand, admitted and not given back
-	deficit  float64     // Units: what it has used less than its part of what all used
-	spoken   quota.Units // part of the last grant that callers wait for: as good as spent
-	unmet    quota.Units // what its callers wanted and did not get
+	live     float64     // current demand: it decays while the member is silent
+	using    float64     // like demand, of admitted less refunded Units
+	deficit  float64     // Units: its share of recent use less its own use
+	spoken   quota.Units // part of the last grant that callers wait for; others see it as spent
+	unmet    quota.Units // Units that its callers wanted and did not get
 	unmetAt  quota.Time
-	recalled quota.Time // when it was last asked to give back
+	recalled quota.Time // time of the last recall
 	counts   series
-	tried    float32 // attempted Units per second, averaged for people
+	tried    float32 // attempted Units per second, averaged for display
 	admit    float32 // admitted Units per second, likewise
-	asked    uint16  // tokens of its decide requests since its last report: demand too; at most 65535
+	asked    uint16  // tokens of its decide requests since its last report, part of demand; at most 65535
 }
 
-// countState are the member's counters as last reported in this epoch.
+// countState holds the member's counters as last reported in this epoch.
 type countState struct {
 	used, over, refused, refunded, returned quota.Units
-	owed, alone                             quota.Units // parts of over: charged after the fact, admitted while cut off
+	owed, alone                             quota.Units // parts of over: charged after the fact; admitted while cut off
 
-	inFlight   quota.Units // Concurrency; not part of out
+	inFlight   quota.Units // Concurrency only; not part of out
 	overflowed quota.Units // bucket.overflowed as of the last report
 	took       quota.Units // used in the last report
-	gave       quota.Units // given back with it
+	gave       quota.Units // returned with the last report
 }
 
 // durableState holds the member's committed counts, for buckets whose counts endure.
 type durableState struct {
-	saved  quota.Units // of used and over, committed
-	want   quota.Units // as last reported
-	logged *logged     // nil as long as it is zero
+	saved  quota.Units // committed part of used and over
+	want   quota.Units // ReportEntry.Want as last reported
+	logged *logged     // nil while it would be zero
 }
 
 type flight struct {
@@ -92,32 +93,31 @@ type flight struct {
 	tokens quota.Units
 }
 
-// maxFlight bounds unacknowledged grants of tokens: past it a member gets no
-// tokens until it acknowledges.
+// maxFlight bounds unacknowledged grants of tokens. At the bound, a member gets no tokens until it
+// acknowledges.
 const maxFlight = 8
 
-// delta is what one report adds to the books.
+// delta is what one report adds to the bucket.
 type delta struct {
 	used, over, refused quota.Units
 	refunded            quota.Units
-	owed, alone         quota.Units // parts of over: charged after the fact, admitted while cut off
-	away                quota.Time  // since when alone was admitted, at the earliest
-	late                quota.Units // part of used and over that was for a window that has ended
-	back                quota.Units // returned to the pool; may be negative
+	owed, alone         quota.Units // parts of over: charged after the fact; admitted while cut off
+	away                quota.Time  // earliest time at which alone was admitted
+	late                quota.Units // part of used and over that belongs to a window that has ended
+	back                quota.Units // returned to the pool; negative if less is left than was out
 }
 
 func (d delta) attempted() quota.Units { return (d.used + d.over).Plus(d.refused) }
 
-// void takes everything from the member: the window has ended, or the key is
-// closed.
+// void removes all tokens and rates of the member: the window has ended, or the key is closed.
 func (al *allocation) void() {
 	al.out, al.ret, al.held, al.rate, al.charged = 0, 0, 0, 0, 0
 	al.cap, al.capped, al.spoken, al.flight, al.flown = 0, 0, 0, al.flight[:0], 0
 	al.carried = false
 }
 
-// begin starts an epoch. Counters start so that the first settle charges what
-// no leader has acknowledged.
+// begin starts an epoch. The counters start such that the first settle charges the part that no
+// leader has acknowledged.
 func (al *allocation) begin(now quota.Time, e *quota.ReportEntry) {
 	al.epoch, al.closed = e.Epoch, false
 	total := e.Used + e.Overdrawn
@@ -125,32 +125,31 @@ func (al *allocation) begin(now quota.Time, e *quota.ReportEntry) {
 	al.used = min(known, e.Used)
 	al.over = known - al.used
 	al.refused, al.refunded, al.saved, al.returned = 0, 0, 0, 0
-	al.unpromise() // their counters were the last epoch's
+	al.unpromise() // promises refer to the counters of the last epoch
 	al.owed, al.alone = max(0, e.Charged-e.Unreported), max(0, e.Alone-e.Unreported)
-	al.grants = max(al.grants, e.Applied) // numbers continue, or the member would ignore ours
+	al.grants = max(al.grants, e.Applied) // numbers continue: the member ignores grants with lower ones
 	al.from, al.demand, al.counts = now, 0, series{}
-	if e.Learn != nil && e.Learn.Cap > 0 { // granted to in this epoch, so it has received a grant before
+	if e.Learn != nil && e.Learn.Cap > 0 { // it has received a grant in this epoch
 		al.refused, al.refunded = e.Refused, e.Refunded
 	}
 }
 
-// inherit takes over the rate and the cap of an earlier leader's grant. What the
-// member holds of it, and what it has used of it and was not acknowledged, leaves
-// the pool when the report is settled.
+// inherit takes over the rate and the cap of an earlier leader's grant. Held tokens, and
+// unacknowledged use, leave the pool when the report is settled.
 func (al *allocation) inherit(now quota.Time, e *quota.ReportEntry) {
 	al.rate, al.charged = e.Learn.Rate, e.Learn.Rate
 	al.lease = now.Add(e.Learn.LeaseLeft)
-	al.from = now.Add(-inheritMargin) // the report was on its way for a while
-	al.cap = max(e.Held, e.Learn.Cap) // not out: what was used must not come back beyond the old cap
+	al.from = now.Add(-inheritMargin) // time that the report was on its way
+	al.cap = max(e.Held, e.Learn.Cap) // not out: used tokens must not return beyond the old cap
 	al.capped = al.cap
 }
 
-// inheritMargin is charged for the time that a report to a new leader took;
-// the next report returns what was too much.
+// inheritMargin is how much earlier an inherited rate is charged, for the time that the report to a
+// new leader took. The next report returns the excess.
 const inheritMargin = 50 * time.Millisecond
 
-// accrue moves the allocation to now and returns what its rate yielded, rounded up:
-// the member rounds down.
+// accrue moves the allocation to now and returns the yield of its rate, rounded up; the member
+// rounds down.
 func (al *allocation) accrue(now quota.Time) quota.Units {
 	end := min(now, al.lease.Add(leaseSlack))
 	dt := end.Sub(al.from)
@@ -166,23 +165,23 @@ func (al *allocation) accrue(now quota.Time) quota.Units {
 	return got
 }
 
-// leaseSlack is how much later than the leader a member may see its lease end:
-// the grant took time to arrive.
+// leaseSlack is how much later than the leader a member may see its lease end: the grant took time
+// to arrive.
 const leaseSlack = 50 * time.Millisecond
 
-// standing is the most that the member can spend at one moment: it accrues up
-// to its cap, and granted tokens that are on their way come on top.
+// standing is the most that the member can spend at one moment: it accrues up to its cap, and
+// granted tokens on their way come on top.
 func (al *allocation) standing() quota.Units { return max(0, min(al.out, al.most())) }
 
 func (al *allocation) most() quota.Units { return max(al.capped, al.held).Plus(al.flown) }
 
-// settle compares a report with the books and returns the difference. past says
-// that the report is all about a window that has ended: what is held there is
-// void. Else before of what the member has ever spent is of such windows.
+// settle compares a report with the allocation, updates the allocation and returns the difference.
+// past means that the whole report belongs to a window that has ended: its held tokens are void.
+// Otherwise before is the part of all that the member ever spent that belongs to such windows.
 func (al *allocation) settle(now, started quota.Time, e *quota.ReportEntry, limit *quota.Limit, past bool, before quota.Units) delta {
 	burst := limit.BurstUnits()
 	spent := al.used + al.over
-	if e.Refunded < al.refunded { // it counts from 0 in each window
+	if e.Refunded < al.refunded { // Refunded restarts from 0 in each window
 		al.refunded = 0
 	}
 	d := delta{
@@ -203,9 +202,9 @@ func (al *allocation) settle(now, started quota.Time, e *quota.ReportEntry, limi
 	case e.Window != 0:
 		d.late = min(max(0, before-spent), d.used+d.over)
 	}
-	standing := min(held.Plus(al.coming(now, started, e)), burst) // nobody is granted more
+	standing := min(held.Plus(al.coming(now, started, e)), burst) // no grant exceeds the burst
 	out := standing
-	if limit.Ceiling == quota.Hard { // it holds its cap at most, however long ago it said so; beyond that it may have spent
+	if limit.Ceiling == quota.Hard { // it holds at most its cap, however old the report is; the rest it may have spent
 		standing = min(standing, max(held, al.capped).Plus(al.flown))
 	}
 	left, ret := al.out-d.used, al.ret
@@ -222,11 +221,12 @@ func (al *allocation) settle(now, started quota.Time, e *quota.ReportEntry, limi
 	return d
 }
 
-// exactly splits what is left of what the member was given into what stands with
-// it, what may come back later, and what comes back now. Certain is what it holds
-// or gets and what was returned: it has been somewhere all the time. The rest may have
-// overflowed: when it was used is not known. Had all been used at the last moment, ret
-// less that would be left, and so much there has been room for at every moment.
+// exactly splits left, the unspent part of out. It sets ret, the part that the member may hold or
+// that may return later, and returns the part that returns to the pool now. Both add up to at most
+// the certain tokens (held, flying and returned, which existed all the time), or to least if that
+// is more. Others may have overflowed, because the time of each use is unknown. least is ret less
+// the use: had all use been at the last moment, that much would be left, and there was room for it
+// at every moment.
 func (al *allocation) exactly(left, returned, least quota.Units) quota.Units {
 	stands, sure := al.standing(), (al.held + returned).Plus(al.flown)
 	allowed := min(max(sure, least), left)
@@ -236,8 +236,7 @@ func (al *allocation) exactly(left, returned, least quota.Units) quota.Units {
 
 func (al *allocation) applied(e *quota.ReportEntry) bool { return e.Applied >= al.grants }
 
-// acknowledge forgets the grants that the member has applied or will never
-// apply.
+// acknowledge forgets the grants that the member has applied or will never apply.
 func (al *allocation) acknowledge(applied quota.Seq) {
 	kept := al.flight[:0]
 	al.flown = 0
@@ -250,16 +249,16 @@ func (al *allocation) acknowledge(applied quota.Seq) {
 	al.flight = kept
 }
 
-// fly notes that tokens are on their way in the last grant.
+// fly records that the last grant carries tokens.
 func (al *allocation) fly(tokens quota.Units) {
 	al.flight = append(al.flight, flight{al.grants, tokens})
 	al.flown = al.flown.Plus(tokens)
 }
 
-// coming is what the member does not hold yet but may: the rate since it last
-// accrued, and tokens of grants that it has not applied.
+// coming is what the member may still come to hold: the yield of its rate since it last accrued,
+// and the tokens of grants that it has not applied.
 //
-// What a member reports to a new leader, it wrote after that leader had started.
+// A member writes its reports to a new leader after that leader has started.
 func (al *allocation) coming(now, started quota.Time, e *quota.ReportEntry) quota.Units {
 	var sum quota.Units
 	if e.Learn != nil && al.learns {
@@ -268,7 +267,7 @@ func (al *allocation) coming(now, started quota.Time, e *quota.ReportEntry) quot
 	}
 	from := e.AccruedTo
 	if !al.applied(e) && from == 0 {
-		from = al.granted // it may yet apply the grant, from its start; never again what it has accrued
+		from = al.granted // it may still apply the grant, from its start, but never accrues the same time twice
 	}
 	if dt := min(now, al.lease.Add(leaseSlack)).Sub(from); from > 0 && al.charged > 0 {
 		sum = perSecondCeil(al.charged, min(dt, maxComing))
@@ -276,10 +275,10 @@ func (al *allocation) coming(now, started quota.Time, e *quota.ReportEntry) quot
 	return min(sum.Plus(al.flown), quota.Most)
 }
 
-// maxComing bounds what a report with a strange clock can claim.
+// maxComing bounds the accrual that a report with a wrong clock can claim.
 const maxComing = time.Minute
 
-// perSecond returns what a rate yields in d, rounded down.
+// perSecond returns the yield of a rate in d, rounded down; perSecondCeil rounds up.
 func perSecond(rate quota.Units, d time.Duration) quota.Units {
 	return quota.Units(quota.MulDiv(int64(rate), int64(d), int64(time.Second)))
 }

@@ -8,18 +8,17 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// Ask decides here, on the books themselves, what members do not decide on
-// their own: limits with decide: leader, and tokens to come. Every decide request gets an answer;
-// WhyNoLimit for keys that have no limit or are too many. Under hard a new leader refuses
-// (WhyFailover) until it has learned, and where what earlier ones may have admitted could be
-// the reason.
+// Ask decides what members do not decide on their own: limits with decide: leader, and future
+// tokens. Every decide request gets an answer; WhyNoLimit for keys that have no limit or no room.
+// Under hard a new leader refuses with WhyFailover until it has learned, and afterwards where the
+// refusal could be due to what earlier leaders may have admitted.
 //
-// A decide request that has been answered or cancelled before, by its name, is not
-// booked again; one that was answered gets the same answer. That is known of the
-// newest 4096 decide requests of each member. One without a name is booked each time.
+// A decide request that was answered or cancelled before, by its name, is not booked again; one
+// that was answered gets the same answer. The ledger remembers the newest 4096 decide requests of
+// each member. One without a name is booked each time.
 //
-// Under hard an answer may have to wait for the log (Answer.Unsaved): Wants says so then,
-// and the caller has to ask again after Saved. Nothing is booked.
+// Under hard an answer may have to wait for the log (Answer.Unsaved): nothing is booked, Wants
+// returns true, and the caller asks again after Saved.
 func (l *Ledger) Ask(now quota.Time, asks []quota.Ask) []quota.Answer {
 	l.settleLearning(now)
 	out := make([]quota.Answer, len(asks))
@@ -54,14 +53,14 @@ func (l *Ledger) answer(now quota.Time, q *quota.Ask) (quota.Answer, booking) {
 	if out.Why == quota.WhyOverLimit && out.Aside > 0 && b.pool.Level().Plus(out.Aside) >= q.Cost {
 		out.Why, out.RetryAfter = quota.WhyFailover, min(out.RetryAfter, max(l.cfg.Sync, b.own.until.Sub(now)))
 	}
-	if out.Why == quota.WhyOverLimit && !b.limit.AsksLeader() && out.Level >= q.Cost { // members hold it
+	if out.Why == quota.WhyOverLimit && !b.limit.AsksLeader() && out.Level >= q.Cost { // members hold the tokens
 		out.Why, out.RetryAfter = quota.WhyNotHeld, l.cfg.Sync
 		l.recall(now, b, b.allocationOf(q), inWant)
 	}
 	return out, booked
 }
 
-// decide takes the cost out of the pool: what members hold is theirs.
+// decide takes the cost out of the pool. Tokens that members hold are not available.
 func (b *bucket) decide(now quota.Time, q *quota.Ask) quota.Answer {
 	switch {
 	case q.Cost < 0:
@@ -80,10 +79,10 @@ func (b *bucket) decide(now quota.Time, q *quota.Ask) quota.Answer {
 	b.pool.Add(-unknown)
 	v := b.pool.Take(now, b.limit, q.Cost, q.MaxWait)
 	if !v.Allowed && b.limit.Ceiling == quota.Soft && !b.limit.AsksLeader() && b.level() >= q.Cost {
-		b.pool.Add(-q.Cost) // members hold it: they are granted less until that is paid back
+		b.pool.Add(-q.Cost) // members hold the tokens: they are granted less until the debt is paid back
 		v = limiter.Decision{Allowed: true}
 	}
-	b.pool.Add(unknown) // its report will book it
+	b.pool.Add(unknown) // the member's report will book it
 	b.count(now, q.Cost, v.Allowed)
 	out := quota.Answer{Allowed: v.Allowed, Wait: v.Wait, RetryAfter: v.RetryAfter, Why: quota.WhyLeader}
 	switch {
@@ -99,7 +98,7 @@ func (b *bucket) decide(now quota.Time, q *quota.Ask) quota.Answer {
 	return out
 }
 
-// noteAsked counts a decide request as demand of the member that made it, where members decide too.
+// noteAsked counts a decide request as demand of its member, where members decide too.
 func (b *bucket) noteAsked(q *quota.Ask) {
 	if q.Cost <= 0 || b.limit.AsksLeader() {
 		return
@@ -109,7 +108,7 @@ func (b *bucket) noteAsked(q *quota.Ask) {
 	}
 }
 
-// allocationOf returns the record of the member that asks; nil if it has none.
+// allocationOf returns the allocation of the requesting process; nil if it has none.
 func (b *bucket) allocationOf(q *quota.Ask) *allocation {
 	for i := range b.allocations {
 		if al := &b.allocations[i]; al.node == q.From && al.inc == q.Incarnation && !al.dead {
@@ -134,7 +133,7 @@ func (b *bucket) count(now quota.Time, cost quota.Units, allowed bool) {
 	}
 }
 
-// asked averages what was decided here, for people: rates that decay.
+// asked averages the leader's own decisions for display: rates that decay.
 type asked struct {
 	at           quota.Time
 	tried, admit float64 // Units per second
@@ -155,7 +154,7 @@ func (s *asked) showing(now quota.Time) (tried, admit float64) {
 	return s.tried * fade, s.admit * fade
 }
 
-// inFlightLease is how long what a silent member has in flight is kept.
+// inFlightLease is how long the requests in flight of a silent member are kept.
 func (b *bucket) inFlightLease() time.Duration {
 	if b.tier.Kind != quota.Concurrency {
 		return 0

@@ -8,18 +8,19 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// bucket is the book of one key, in groups. The package documentation lists fields and bytes of each.
+// bucket is the state of one key, in groups. The package documentation lists the fields and bytes
+// of each group.
 //
-// Invariant after advance: pool + sum(allocation.standing()) <= burst; with
-// Concurrency, less what is in flight; under soft, less what is unseen.
+// Invariant after advance: pool + sum(allocation.standing()) <= burst. For Concurrency the right
+// side is reduced by what is in flight; under soft the left side is reduced by unseen.
 type bucket struct {
 	key         quota.Key
 	limit       *quota.Limit
 	tier        quota.Tier    // the limit's only one
-	gains       quota.Units   // per second, of a bucket
-	pool        limiter.Meter // free tokens; below 0 is debt
+	gains       quota.Units   // Units per second; used by token buckets
+	pool        limiter.Meter // free tokens; debt below 0
 	allocations []allocation
-	outlived    []outlived // Concurrency under hard: what dead members had in flight
+	outlived    []outlived // Concurrency under hard: in flight at members that died
 
 	bookState
 	askedState
@@ -31,76 +32,76 @@ type bucket struct {
 	visitState
 }
 
-// bookState identifies the bucket, and counts since it was opened.
+// bookState identifies the bucket and counts its use since it was opened.
 type bookState struct {
 	attempted, admitted quota.Units
-	listed              listing // of them; see TopSince
+	listed              listing // counts that TopSince has returned
 	lastUse             quota.Time
-	ref                 uint32     // its number in the ledger; used again when the bucket is gone
+	ref                 uint32     // index in refs, from 1; reused after the bucket is dropped
 	incarnation         uint64     // distinguishes it from an earlier bucket of the key
-	fresh               quota.Time // bookings until then do not come back
-	keep                quota.Time // do not forget before
-	dropped             bool       // it is in no table of the ledger any more
-	forced              bool       // charged beyond what there was; it may be below 0 for that
+	fresh               quota.Time // bookings up to this time are not reversed
+	keep                quota.Time // earliest time at which the bucket may be dropped
+	dropped             bool       // removed from all tables of the ledger
+	forced              bool       // a forced charge exceeded the level, so the level may be below 0
 }
 
 // askedState records the decide requests that the leader answered.
 type askedState struct {
 	asked asked
-	rooms rooms // only if members ask
+	rooms rooms // recorded only while isAsked
 	own   answers
 }
 
-// overflowState records tokens that no longer come back: of an ended window, or beyond the burst.
+// overflowState records tokens that do not return: of an ended window, or beyond the burst.
 type overflowState struct {
-	ended      quota.Time  // the end of the window before, which no sliding one has
-	left       quota.Units // what the last window left
-	overflowed quota.Units // soft buckets: what has overflowed, until overflowAt
+	ended      quota.Time  // end of the previous window; unused by sliding windows
+	left       quota.Units // level at the end of the last window
+	overflowed quota.Units // soft token buckets: sum of overflows up to overflowAt
 	overflowAt quota.Time
 }
 
 // promiseState records what nodes may spend before they have reported to this leader.
 type promiseState struct {
-	implicit    quota.Units   // promised to every node, whatever the log says
-	outstanding []outstanding // of nodes that have not spoken to this leader
+	implicit    quota.Units   // each node's implicit grant
+	outstanding []outstanding // of nodes that have not reported to this leader
 }
 
 // errorState measures over-admission and needless refusals.
 type errorState struct {
 	sums           *quota.LiveError // of the limit
 	env            envelope
-	live           *liveKey    // nil while there is nothing to measure
-	forgiven       quota.Units // of admitted; see amend
-	over, needless quota.Units // over-admitted, and needlessly refused at least
+	live           *liveKey    // nil while nothing is measured
+	forgiven       quota.Units // part of admitted that amend forgave
+	over, needless quota.Units // over-admitted; needlessly refused, lower bound
 	needlessAtMost quota.Units
 }
 
 // divisionState carries the division among members from one report to the next.
 type divisionState struct {
 	batchSizes dispersion
-	shared     quota.Time // when the dues of the members were last booked
-	most       float64    // the most that anyone's part of the rate is, at the last division
-	central    bool       // too few tokens for the members that want them: nothing is handed out; see scarce
+	shared     quota.Time // when deficits were last updated
+	most       float64    // water level of the last division, Units per second; +Inf if all demand is covered
+	central    bool       // too few tokens for the members: none are granted, the leader decides; see scarce
 }
 
 // logState records which level the log holds, and whether the next checkpoint writes a new one.
 type logState struct {
 	logged      loggedLevel
 	behindSince quota.Time
-	dirty       bool // the level moved since the last checkpoint
+	dirty       bool // the level changed since the last checkpoint
 	saved       bool // the range's log holds a level of this bucket
 	wanted      bool // it is in Ledger.wanted
 	queued      bool // it is in Ledger.moved
 	behind      bool // it is in Ledger.behind
-	overdue     bool // the next checkpoint writes it, however little it has moved
+	overdue     bool // the next checkpoint writes it, however small the change
 }
 
-// visitState schedules the visits of the bucket: see schedule.go.
+// visitState schedules visits of the bucket: see schedule.go.
 type visitState struct {
-	alarm   quota.Time // visit it by then
-	seen    uint64     // changes applied
-	timer   uint32     // its place in Ledger.timers, from 1, or 0
-	counted **bucket   // its place in Ledger.counted; nil if it is not in it
+	alarm   quota.Time // latest time of the next visit
+	seen    uint64     // number of changes applied
+	timer   uint32     // index in Ledger.timers, from 1; 0 if it is not there
+	counted **bucket   // place in Ledger.counted; nil if it is not there
 }
 
 func newBucket(k quota.Key, limit *quota.Limit, pool limiter.Meter) *bucket {
@@ -110,9 +111,9 @@ func newBucket(k quota.Key, limit *quota.Limit, pool limiter.Meter) *bucket {
 	}
 }
 
-// advance brings the bucket to now: the pool refills, less what the members'
-// rates yield, and everything together stays within the burst. It returns what
-// stands with members then.
+// advance moves the bucket to now: the pool refills, less the yield of the members' rates, and the
+// total stays within the burst. It returns the tokens outstanding at members: the sum of standing
+// and of outstanding grants.
 func (b *bucket) advance(now quota.Time) quota.Units {
 	if b.tier.Kind == quota.Concurrency {
 		b.recount(now)
@@ -133,14 +134,13 @@ func (b *bucket) advance(now quota.Time) quota.Units {
 	return stands
 }
 
-// fill advances the pool, beside what stands with members.
+// fill refills the pool. stands are the tokens outstanding at members.
 func (b *bucket) fill(now quota.Time, stands quota.Units) {
-	// The meter sees what is free and what stands with members as one level, so
-	// that only what is left after the rates overflows, and so that a sliding
-	// window does not take what stands for used.
+	// The meter advances free and outstanding tokens as one level. So only the refill that the
+	// rates leave over overflows, and a sliding window does not take outstanding tokens for used.
 	handed := stands.Plus(b.own.earlier)
 	if b.tier.Kind == quota.TokenBucket {
-		handed -= b.unseen(now, nil, b.levelWith(stands)) // used, probably: it does not overflow
+		handed -= b.unseen(now, nil, b.levelWith(stands)) // probably used, so it does not overflow
 	}
 	b.pool.Add(handed)
 	full, before := b.limit.BurstUnits(), b.pool.Level()
@@ -161,16 +161,16 @@ func (b *bucket) fill(now quota.Time, stands quota.Units) {
 	b.endAnswers(now)
 }
 
-// advanceOne is advance where since the last one, at the same moment, nothing stands
-// elsewhere but with h. It returns what stands with the others.
+// advanceOne is advance at the same moment as the last advance, after which nothing but the
+// standing of al has changed. others are the tokens outstanding elsewhere; it returns them.
 func (b *bucket) advanceOne(now quota.Time, al *allocation, others quota.Units) quota.Units {
 	b.pool.Add(-al.accrue(now))
 	b.fill(now, others.Plus(al.standing()))
 	return others
 }
 
-// roll voids what members hold when the window has ended that it was for. A
-// sliding window has no such end.
+// roll starts the next window if the current one has ended: the tokens that members hold become
+// void. Sliding windows have no such end.
 func (b *bucket) roll(now quota.Time) {
 	if !b.tier.Kind.Windowed() || b.tier.Kind == quota.SlidingWindow {
 		return
@@ -182,27 +182,27 @@ func (b *bucket) roll(now quota.Time) {
 	b.ended = end
 	b.liveRoll()
 	for i := range b.allocations {
-		// An earlier leader that slept through its end grants by the same promise in each window, to members
-		// that have not heard of this term.
+		// An earlier leader that paused across the end of the window grants by the same promise in
+		// each window, to members that have not heard of this term. So these tokens stay out.
 		if al := &b.allocations[i]; al.restored && !al.dead && now < al.lease.Add(leaseSlack) && al.out > 0 {
 			al.carried = true
 			continue
 		}
 		b.allocations[i].void()
 	}
-	// What a dead process has counted belongs to no window that continues. One that was only silent repeats it
-	// when it speaks again, so it is remembered as long as others that are silent.
+	// The counts of a dead process belong to no current window. A process that was only silent
+	// repeats them when it reports again, so the allocation is kept as long as those of silent
+	// members.
 	b.allocations = slices.DeleteFunc(b.allocations, func(al allocation) bool { return al.dead && now.Sub(al.log().diedAt) > remember })
 }
 
-// rates reports whether members may be given a refill rate. Windows are divided
-// by tokens alone, since a rate would outlast them; and what refills while
-// callers wait is theirs.
+// rates reports whether members may get a refill rate. Windows are divided by tokens only, since a
+// rate would outlast them. Where the leader decides, the refill belongs to the waiting callers.
 func (b *bucket) rates() bool {
 	return b.tier.Kind == quota.TokenBucket && !b.limit.AsksLeader()
 }
 
-// relimit switches to a changed limit. What was used stays used.
+// relimit switches to a changed limit. Used tokens stay used.
 func (b *bucket) relimit(now quota.Time, limit *quota.Limit) {
 	b.advance(now)
 	next := limit.First()
@@ -220,8 +220,8 @@ func (b *bucket) relimit(now quota.Time, limit *quota.Limit) {
 	b.advance(now)
 }
 
-// shrink remembers the bucket until it would be full under the larger burst
-// that is being replaced: if that comes back, it must not find a new key.
+// shrink keeps the bucket until it would be full under the larger burst that is being replaced. If
+// that burst returns, the key must not start full.
 func (b *bucket) shrink(now quota.Time, next *quota.Limit) {
 	if next.Burst < b.limit.Burst {
 		b.keep = max(b.keep, now.Add(min(b.resetAfter(now), maxKeep)))
@@ -245,7 +245,7 @@ func (b *bucket) idle() bool {
 	return b.pool.Level().Plus(b.outstandingTokens()) >= b.limit.BurstUnits() && len(b.outlived) == 0
 }
 
-// allocationAt is allocation, where the record is likely to be at a place.
+// allocationAt is allocation with a hint: place is the likely index.
 func (b *bucket) allocationAt(now quota.Time, place int, r *quota.Report, e *quota.ReportEntry) *allocation {
 	if place < len(b.allocations) && b.allocations[place].sameOpening(r, e) {
 		return &b.allocations[place]
@@ -253,8 +253,8 @@ func (b *bucket) allocationAt(now quota.Time, place int, r *quota.Report, e *quo
 	return b.allocation(now, r.From, r.Incarnation)
 }
 
-// allocation returns the record of a member, dropping that of an earlier life: what
-// a dead process held counts as spent.
+// allocation returns the allocation of a member's process, or nil. It retires that of an earlier
+// incarnation, whose tokens count as spent.
 func (b *bucket) allocation(now quota.Time, id quota.NodeID, inc quota.Incarnation) *allocation {
 	for i := range b.allocations {
 		al := &b.allocations[i]
@@ -264,7 +264,7 @@ func (b *bucket) allocation(now quota.Time, id quota.NodeID, inc quota.Incarnati
 		if al.inc == inc {
 			return al
 		}
-		if b.retire(now, now, i); !al.dead { // no report of it counts any more
+		if b.retire(now, now, i); !al.dead { // reports of it are no longer booked
 			b.remove(al)
 		}
 		return nil
@@ -272,8 +272,8 @@ func (b *bucket) allocation(now quota.Time, id quota.NodeID, inc quota.Incarnati
 	return nil
 }
 
-// addAllocation adds a record; others that were pointed to may have moved. There are few,
-// and each is large, so no room is kept for many more.
+// addAllocation adds an allocation. Pointers to others become invalid. Buckets have few allocations
+// and each is large, so capacity grows by an eighth only.
 func (b *bucket) addAllocation(al allocation) *allocation {
 	if n := len(b.allocations); n == cap(b.allocations) {
 		more := make([]allocation, n, n+1+n/8)
@@ -284,7 +284,7 @@ func (b *bucket) addAllocation(al allocation) *allocation {
 	return &b.allocations[len(b.allocations)-1]
 }
 
-// remove drops an allocation. Its out leaves the books: it counts as spent.
+// remove drops an allocation. Its out counts as spent.
 func (b *bucket) remove(al *allocation) {
 	last := len(b.allocations) - 1
 	*al = b.allocations[last]
@@ -292,8 +292,8 @@ func (b *bucket) remove(al *allocation) {
 	b.allocations = b.allocations[:last]
 }
 
-// admit makes a record for a member whose epoch of the key is not known: a new
-// opening, or (e.Learn) an old one that an earlier leader knew.
+// admit begins an epoch of the key at a member: a new opening, or one that only an earlier leader
+// knew (e.Learn).
 func (b *bucket) admit(now quota.Time, r *quota.Report, e *quota.ReportEntry) *allocation {
 	al := b.allocation(now, r.From, r.Incarnation)
 	if al == nil {
@@ -311,12 +311,12 @@ func (b *bucket) admit(now quota.Time, r *quota.Report, e *quota.ReportEntry) *a
 	return al
 }
 
-// learn takes over what an earlier leader had granted: the member keeps it, so
-// it leaves the pool, and the level is no higher than the one that the member
-// received, less what other members report to have used since. A level from a
-// window that has ended says nothing about this one.
+// learn takes over the grants of an earlier leader. The member keeps them, so they leave the pool.
+// The level becomes at most the level that the member last received plus refill, less the use that
+// other members reported since. A level from a window that has ended is ignored.
 //
-// What endures is in the log with all that members may have out, so only what they report is settled.
+// Where counts endure, the log contains everything that members may have out, so only the reported
+// use is settled.
 func (b *bucket) learn(now quota.Time, al *allocation, e *quota.ReportEntry) {
 	if b.past(e) || b.tier.Kind == quota.Concurrency {
 		return
@@ -340,29 +340,29 @@ func (b *bucket) learn(now quota.Time, al *allocation, e *quota.ReportEntry) {
 	}
 }
 
-// past reports whether what the entry says was used belongs to a window that
-// has ended. What was used in a sliding one still counts.
+// past reports whether all use in the entry belongs to a window that has ended. Use in a sliding
+// window always counts.
 func (b *bucket) past(e *quota.ReportEntry) bool {
 	return b.tier.Kind != quota.SlidingWindow && b.windowOver(e)
 }
 
-// windowOver reports whether the window that the entry is about has ended: what was given back in it
-// raises no level any more.
+// windowOver reports whether the window of the entry has ended. Refunds of that window raise no
+// level.
 func (b *bucket) windowOver(e *quota.ReportEntry) bool {
 	if !b.tier.Kind.Windowed() || e.Window == 0 {
 		return false
 	}
 	start, _ := b.pool.Bounds()
-	if b.tier.Kind == quota.PeriodicRefill { // it begins again, unnoticed, as long as nothing is used
+	if b.tier.Kind == quota.PeriodicRefill { // an unused window restarts without notice
 		return e.Window.Add(b.tier.Rate.Per) <= start
 	}
 	return e.Window < start
 }
 
-// before is what the entry says was spent before its window, as far as that is not of a window
-// that continues here. A member may end a window before this leader does: one whose clock is
-// ahead of this leader's, or one that has not heard that a periodic window began again. Of the
-// windows that it received after the last one ended here, none ends within a period from then.
+// before returns the part of the entry's counters that was spent before its window and does not
+// belong to a window that continues here; 0 if none. A member may end a window before this leader:
+// its clock is ahead, or it does not know yet that a periodic window began again. A window that the
+// member received after the last window ended here does not end within one period from that end.
 func (b *bucket) before(e *quota.ReportEntry) quota.Units {
 	switch start, _ := b.pool.Bounds(); {
 	case e.Window <= start || b.tier.Kind == quota.SlidingWindow:
@@ -373,7 +373,7 @@ func (b *bucket) before(e *quota.ReportEntry) quota.Units {
 	return e.Before
 }
 
-// refill is what the level gained in d at most.
+// refill is the most that the level gained in d.
 func (b *bucket) refill(d time.Duration) quota.Units {
 	switch b.tier.Kind {
 	case quota.TokenBucket:
@@ -384,7 +384,7 @@ func (b *bucket) refill(d time.Duration) quota.Units {
 	return 0
 }
 
-// book charges what a report said. What was not used goes back to the pool.
+// book charges the use in a report and returns unused tokens to the pool.
 func (b *bucket) book(al *allocation, d delta) {
 	b.takeBack(al, max(0, d.used+d.over-d.refunded))
 	if al.pardon {
@@ -400,16 +400,15 @@ func (b *bucket) book(al *allocation, d delta) {
 	}
 }
 
-// close answers a member that lets go of the key. The record stays for a while
-// without tokens, so that a repeated final report is not counted again. Where
-// counts endure the member may not forget them before the log has them, and
-// promises it nothing beyond them: if both die, its journal has to tell that what
-// was promised was not used.
+// close answers a member that closes the key. The allocation stays for a while without tokens, so
+// that a repeated final report is not counted again. Where counts endure, the member must keep them
+// until the log has them. Then the log must also promise nothing beyond them: if both processes
+// die, only the journal could show that the promised tokens were not used.
 func (b *bucket) close(now quota.Time, al *allocation, e *quota.ReportEntry, ack quota.Seq, g *quota.GrantEntry) {
 	b.pool.Add(min(al.out, al.ret))
 	b.dirty = b.dirty || b.promises() && (al.log().promised.high > al.log().promised.total || !al.closed)
 	al.void()
-	al.demand, al.closed = 0, true // what is in flight stays so until a later opening says more
+	al.demand, al.closed = 0, true // what is in flight stays counted until a later opening reports
 	b.wakeBy(now.Add(linger))
 	al.unplan()
 	b.advance(now)
@@ -421,10 +420,10 @@ func (b *bucket) close(now quota.Time, al *allocation, e *quota.ReportEntry, ack
 	b.window(g)
 }
 
-// unsavedAgain is when to ask again whether the log has it.
+// unsavedAgain is when the member asks again whether the log has its counts.
 const unsavedAgain = 500 * time.Millisecond
 
-// refill is what the rate yields in d, however full the bucket is.
+// refill returns the yield of the rate in d, without the bound of the burst.
 func refill(r quota.Rate, d time.Duration) quota.Units {
 	if r.Per <= 0 {
 		return 0

@@ -7,25 +7,24 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// Check proves the books of these keys at a moment, or of all keys if keys is
-// empty, and returns a fault, always the same one of several:
+// Check verifies the invariants of these keys, or of all keys if keys is empty. Of several faults
+// it returns always the same one. The invariants are:
 //
-//   - pool + standing + in flight <= burst, and under soft what members have
-//     probably used unseen: no token is there twice;
-//   - of every member 0 <= standing <= out, rate <= charged, cap <= capped, and at
-//     most maxFlight grants are unanswered;
-//   - every bucket is listed for what upkeep has to do about it;
-//   - with rates, the charged ones sum up to at most the limit's. Not under soft
-//     after the first term: a member that was cut off for longer than a new leader
-//     waits brings a rate along that others have received since.
+//   - pool + standing + in flight <= burst; under soft, unseen is subtracted on the left: no
+//     token exists twice;
+//   - for every allocation 0 <= standing <= out, rate <= charged, cap <= capped, and at most
+//     maxFlight grants are unacknowledged;
+//   - every bucket is listed for the upkeep that it needs;
+//   - with rates, the charged ones sum up to at most the limit's. Not under soft after the first
+//     term: a member that was cut off for longer than a new leader waits returns with a rate that
+//     other members have received since.
 //
-// Standing is the most that members may hold by what the leader knows. It may
-// exceed the burst by what lost and late messages leave open; the pool is below 0
-// by as much then. What they do hold only a simulator can add up.
+// Standing is the most that members may hold by what the leader knows. It may exceed the burst by
+// as much as lost and late messages leave open; the pool is below 0 by the same amount then. Only a
+// simulator can add up what members really hold.
 //
-// It is for tests and the simulator, after a step at the same moment: it changes
-// nothing that the step has not. It takes time in proportion to the members of
-// the keys.
+// It is for tests and the simulator, after a step at the same moment: it changes nothing that the
+// step has not. It takes time in proportion to the members of the keys.
 func (l *Ledger) Check(now quota.Time, keys ...quota.Key) error {
 	for _, k := range keys {
 		if b := l.bucket(k); b != nil {
@@ -50,7 +49,7 @@ func (l *Ledger) Check(now quota.Time, keys ...quota.Key) error {
 	return first
 }
 
-// check is Check of one bucket. It also holds that upkeep will see to it: see schedule.go.
+// check verifies one bucket, and that upkeep will visit it in time: see schedule.go.
 func (l *Ledger) check(now quota.Time, b *bucket) error {
 	if err := b.check(now, l.term > 1); err != nil {
 		return err
@@ -77,7 +76,7 @@ func (b *bucket) check(now quota.Time, later bool) error {
 			return fmt.Errorf("member %s: %w", al.node, err)
 		}
 		standing, inFlight = standing.Plus(al.standing()), inFlight.Plus(al.inFlight)
-		if !al.restored { // what the log promises at most is more than what is granted
+		if !al.restored { // a promise of the log may exceed the granted rate
 			charged = charged.Plus(al.charged)
 		}
 	}

@@ -6,14 +6,14 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// MaxOffset is the most that the clocks of two nodes may differ for a hard limit
-// to be exact over a change of leaders. What a replica has seen being committed it
-// times itself; only what it has read again after a start is dated by the clock of
-// the leader of that time, and counts as younger by this much.
+// MaxOffset is the most that the clocks of two nodes may differ for a hard limit to be exact across
+// a change of leaders. A replica times the lines itself that it saw committed. Lines that it read
+// again after a start are dated by the clock of the leader of that time, and count as younger by
+// MaxOffset.
 const MaxOffset = 500 * time.Millisecond
 
-// age is how long ago, at least, the line's moment was. It was written before it
-// was applied here, and what the wall clocks say is wrong by MaxOffset at most.
+// age is a lower bound of the age of a line. A line was written before it was applied here, and its
+// wall clock time is wrong by at most MaxOffset.
 func age(now quota.Time, kl *quota.KeyLevel) time.Duration {
 	least := now.Sub(kl.At) - MaxOffset
 	if kl.Applied != 0 {
@@ -22,11 +22,10 @@ func age(now quota.Time, kl *quota.KeyLevel) time.Duration {
 	return max(0, least)
 }
 
-// onClock dates a line of a bucket by this leader's clock, never too early:
-// then nothing has refilled that may not have, and no promise has ended that may
-// continue. What promises yield is charged for as much less as the pool refills
-// less, and together they yield no more than it. Windows stay: they are the
-// leader's, by the wall clock.
+// onClock moves the times of a line to this leader's clock, never too early, so no refill is
+// counted that may not have happened, and no promise ends that may continue. Promised rates are
+// charged for as much less time as the pool refills, and add up to at most its rate. Windows keep
+// their times: they follow the leader's wall clock.
 func onClock(now quota.Time, limit *quota.Limit, kl *quota.KeyLevel) {
 	later := now.Add(-age(now, kl)) - kl.At
 	if kl.AnswersUntil != 0 {

@@ -6,28 +6,27 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// Config is how a ledger divides. The zero value of a field means its default.
+// Config sets how a ledger divides. The zero value of a field means its default.
 type Config struct {
-	// Sync is how often members report a contended key. 10ms to 10s, default
-	// 100ms. Must be the same on all nodes.
+	// Sync is the interval at which members report a contended key. 10ms to 10s, default 100ms. It
+	// must be the same on all nodes.
 	Sync time.Duration
-	// Lease is how long a member may spend and accrue what it was granted
-	// without hearing again. At least 3 x Sync, default 3s: longer than an
-	// election, so that decisions continue while a range has no leader.
+	// Lease is how long a member may spend and accrue its grant without hearing from the leader. At
+	// least 3 x Sync, default 3s: longer than an election, so that decisions continue while a range
+	// has no leader.
 	Lease time.Duration
-	// Learn is how long a new leader waits for members that do not speak.
-	// Default 3 x Sync.
+	// Learn is how long a new leader waits for members that do not report. Default 3 x Sync.
 	Learn time.Duration
-	// MaxKeys bounds the buckets. A report of a further key is not kept: its
-	// member decides by its own estimate. Default 1,000,000.
+	// MaxKeys bounds the buckets. Reports of further keys are not booked: members decide these by
+	// their own estimate. Default 1,000,000.
 	MaxKeys int
-	// First says that nobody has led the range before: nobody holds anything of it.
-	// Term 1 is always the first.
+	// First states that the range had no leader before, so no member holds anything of it. Implied
+	// by term 1.
 	First bool
-	// Fewest is the smallest number of nodes by which an earlier leader may have divided what it
-	// granted before the log knew of it: a cluster grows. Default as many as there are.
+	// Fewest is the smallest number of nodes among which an earlier leader may have divided its
+	// implicit grants. It matters while a cluster grows. Default is the present number.
 	Fewest int
-	// Overrides of limits for single keys; may be nil.
+	// Overrides are the overrides of limits for single keys; may be nil.
 	Overrides quota.Overrides
 }
 
@@ -47,6 +46,6 @@ func (c Config) WithDefaults() Config {
 	return c
 }
 
-// remember is how long a silent allocation is kept, so that a report delayed or
-// repeated after a long partition is still settled exactly once.
+// remember is how long a silent allocation is kept, so that a report that is delayed or repeated
+// after a long partition is still settled exactly once.
 const remember = time.Minute

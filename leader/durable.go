@@ -8,9 +8,9 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// restore makes the bucket of a checkpoint's line. Every member that the line
-// knows is an allocation that may have used, or may hold, all that the line grants it;
-// so it leaves the pool until the member reports what it really used.
+// restore adds the members of a checkpoint's line to the bucket. Each one may hold, or may have
+// used, all that the line promises it, so this amount leaves the pool until the member reports its
+// use.
 func (l *Ledger) restore(now quota.Time, b *bucket, kl *quota.KeyLevel) {
 	if !b.endures() {
 		return
@@ -18,11 +18,11 @@ func (l *Ledger) restore(now quota.Time, b *bucket, kl *quota.KeyLevel) {
 	at := min(kl.At, now)
 	for i := range kl.Marks {
 		al := recall(&kl.Marks[i], at, b.limit.BurstUnits())
-		if al.dead && b.rolled(kl) { // others may have spent in this window what the log granted in the last
+		if al.dead && b.rolled(kl) { // its promise was for the last window; others may have spent this one
 			al.void()
 		}
 		m := l.members[al.node]
-		if m == nil && !al.dead { // removed since, or about to be known
+		if m == nil && !al.dead { // removed since, or not known yet
 			l.Suspect(now, al.node)
 			m = l.members[al.node]
 		}
@@ -42,8 +42,7 @@ func (l *Ledger) restore(now quota.Time, b *bucket, kl *quota.KeyLevel) {
 	}
 }
 
-// rolled reports whether what the line says to be out was for a window that has
-// ended.
+// rolled reports whether the line's promises are for a window that has ended.
 func (b *bucket) rolled(kl *quota.KeyLevel) bool {
 	if !b.tier.Kind.Windowed() || b.tier.Kind == quota.SlidingWindow {
 		return false
@@ -52,7 +51,7 @@ func (b *bucket) rolled(kl *quota.KeyLevel) bool {
 	return start != kl.WindowStart
 }
 
-// recall is what a line says of one member.
+// recall returns the allocation that a line describes.
 func recall(m *quota.Mark, at quota.Time, burst quota.Units) allocation {
 	al := allocation{
 		openState:    openState{node: m.Node, inc: m.Life, epoch: m.Epoch, restored: true, dead: m.Dead},
@@ -68,8 +67,8 @@ func recall(m *quota.Mark, at quota.Time, burst quota.Units) allocation {
 	return al
 }
 
-// know takes over what a leader before this one has committed, as the member heard from it: a
-// record without an epoch of its own knows nothing else.
+// know takes over the committed counts of which an earlier leader has notified the member. A new
+// allocation has no other source.
 func (al *allocation) know(e *quota.ReportEntry) {
 	total := e.Used.Plus(e.Overdrawn)
 	known := min(e.Saved, total)
@@ -78,8 +77,8 @@ func (al *allocation) know(e *quota.ReportEntry) {
 	al.refunded, al.saved = 0, known
 }
 
-// resume takes over the rate that an earlier leader had granted. What the log said
-// of it counts until this report is settled.
+// resume takes over the rate that an earlier leader had granted. The bounds of the log hold until
+// this report is settled.
 func (al *allocation) resume(now quota.Time, e *quota.ReportEntry) {
 	al.rate = e.Learn.Rate
 	al.charged, al.from = max(al.charged, al.rate), now
@@ -88,8 +87,8 @@ func (al *allocation) resume(now quota.Time, e *quota.ReportEntry) {
 	al.capped, al.learns, al.returned = max(al.capped, al.cap), true, e.Returned
 }
 
-// moved reports whether the next checkpoint has to say something of the bucket; while too many
-// promises wait for the log, nothing is said.
+// moved reports whether the next checkpoint may need a line of the bucket. It does not while too
+// many promises wait for the log.
 func (b *bucket) moved() bool {
 	if !b.dirty || len(b.own.pending) >= maxPending {
 		return false
@@ -104,33 +103,33 @@ func (b *bucket) moved() bool {
 	return true
 }
 
-// endures reports whether what is counted outlives its leader.
+// endures reports whether the bucket's counts outlive its leader.
 func (b *bucket) endures() bool { return b.limit.Endures() }
 
-// promises reports whether nothing may be granted that is not in the log.
+// promises reports whether members may be granted only what is promised, in the log or implicitly.
 func (b *bucket) promises() bool {
 	return b.limit.Ceiling == quota.Hard && b.endures() && b.limit.Decide != quota.AtLeader
 }
 
-// promise is what a checkpoint grants a member at most: that it uses, and holds,
-// up to high of its counters, and what the rate yields from at until until.
+// promise is what a checkpoint grants a member at most: its counters plus its tokens may reach
+// high, plus the yield of rate between at and until.
 type promise struct {
 	seq   quota.Seq // of the checkpoint
 	at    quota.Time
-	total quota.Units // booked of the member in it
+	total quota.Units // counts of the member that the checkpoint states as booked
 	high  quota.Units
 	rate  quota.Units
 	cap   quota.Units
 	until quota.Time
-	back  quota.Units // as total, of what was given back
+	back  quota.Units // like total, of refunds
 	final bool        // the process is dead, and nothing of it is out
 }
 
-// more reports whether it lets the member use more than is booked of it.
+// more reports whether the promise lets the member use more than its booked counts.
 func (p *promise) more() bool { return p.high > p.total || p.rate > 0 }
 
-// expects reports whether the log promises the member more than is booked of it,
-// or may do so at any moment.
+// expects reports whether the log promises the member more than its booked counts, now or after a
+// pending commit.
 func (al *allocation) expects() bool {
 	for i := range al.log().pending {
 		if al.log().pending[i].more() {
@@ -140,20 +139,19 @@ func (al *allocation) expects() bool {
 	return al.log().promised.more()
 }
 
-// maxPending bounds the promises to one member, and those of the leader to itself,
-// that are not committed.
+// maxPending bounds the uncommitted promises to one member, and those of the leader to itself.
 const maxPending = 8
 
-// logged is what the log says of a member, and what it should say. Only
-// buckets whose counts endure have it.
+// logged is what the log states about a member, and what it should state. Only buckets whose counts
+// endure have it.
 type logged struct {
 	promised promise   // committed
-	pending  []promise // in checkpoints that are not known to be committed
+	pending  []promise // in checkpoints that are not known to be committed, oldest first
 	planned  planned
 	diedAt   quota.Time // if it is dead
 }
 
-// log is for buckets whose counts endure.
+// log returns logged, creating it. It is for buckets whose counts endure.
 func (al *allocation) log() *logged {
 	if al.logged == nil {
 		al.logged = &logged{}
@@ -173,14 +171,14 @@ func (al *allocation) unplan() {
 	}
 }
 
-// planned is what a division would have granted.
+// planned is what a division would have granted without the bounds of the promise.
 type planned struct {
 	tokens, rate, cap quota.Units
-	short             bool // and the promise did not cover
+	short             bool // the promise did not cover all of it
 }
 
-// bounds returns what may be granted to h: the least of what is committed and
-// of what may become so at any moment.
+// bounds returns what may be granted to al: the least that the committed promise and all pending
+// ones allow, since any pending one may be committed at any moment.
 func (al *allocation) bounds(now quota.Time) (tokens, rate, most quota.Units, until quota.Time) {
 	spent := al.used.Plus(al.over).Plus(al.out)
 	left := func(p *promise) quota.Units {
@@ -196,14 +194,14 @@ func (al *allocation) bounds(now quota.Time) (tokens, rate, most quota.Units, un
 	return max(0, tokens), rate, most, until
 }
 
-// promised cuts what was divided for h to what the log has promised: tokens and
-// lease, and h's rate and cap. capped is what its cap was at most before. Where that is
-// less, the next checkpoint promises more, and is wanted at once.
+// promised reduces the result of a division for al to what is promised: tokens, lease, and al's
+// rate and cap. capped is the previous al.capped. If that is less than planned, the next checkpoint
+// promises more, and is requested at once.
 func (l *Ledger) promised(now quota.Time, b *bucket, al *allocation, tokens, capped quota.Units) (quota.Units, quota.Time) {
 	room, rate, top, until := al.bounds(now)
 	flights := al.flown
 	most := max(capped, al.held).Plus(flights)
-	if al.charged == 0 { // it accrues nothing: an earlier cap is no room that it takes
+	if al.charged == 0 { // without a rate, an earlier cap takes no room
 		most = min(most, al.out)
 	}
 	al.log().planned = planned{tokens: tokens, rate: al.rate, cap: al.cap.Plus(flights).Plus(tokens)}
@@ -229,19 +227,18 @@ func (l *Ledger) promised(now quota.Time, b *bucket, al *allocation, tokens, cap
 	return got, lease
 }
 
-// foresee is how long a promise should last: two checkpoints and the time that
-// they take.
+// foresee is how long a promise should last: two checkpoints and their duration.
 const foresee = 2 * time.Second
 
-// promise is what the next checkpoint grants the member: what it has, and as much
-// as it should need before the one after next.
+// promise returns what the next checkpoint promises the member: what it has, and its expected need
+// until the checkpoint after that.
 func (b *bucket) promise(now quota.Time, al *allocation, lease time.Duration) promise {
 	burst := b.limit.BurstUnits()
 	p := promise{at: now, total: al.used.Plus(al.over), rate: al.charged, cap: max(al.most(), min(al.out, al.capped)), until: max(now, al.lease)}
 	head := quota.Units(0)
 	if !al.dead && !al.closed {
 		need := quota.RoundUnits(min(al.demand, al.live*2+1) * foresee.Seconds())
-		need = min(need, max(0, b.pool.Level())) // the rest of it is the rate's
+		need = min(need, max(0, b.pool.Level())) // the rate covers the rest
 		head = min(burst, max(need, 2*al.log().planned.tokens, burst/16, 4*quota.Token))
 		p.rate = max(p.rate, min(b.limit.Rate.PerSecond(), al.log().planned.rate+al.log().planned.rate/2))
 		p.cap = max(p.cap, min(burst, max(2*al.log().planned.cap, al.most().Plus(head))))
@@ -251,7 +248,7 @@ func (b *bucket) promise(now quota.Time, al *allocation, lease time.Duration) pr
 	return p
 }
 
-// mark is the member's line in a checkpoint.
+// mark returns the member's line in a checkpoint.
 func (al *allocation) mark() quota.Mark {
 	return quota.Mark{
 		Node: al.node, Life: al.inc, Epoch: al.epoch, Used: al.used, Overdrawn: al.over, Refunded: al.refunded,
@@ -259,8 +256,7 @@ func (al *allocation) mark() quota.Mark {
 	}
 }
 
-// promiseAll notes what the checkpoint says of the members, and adds what it promises
-// them.
+// promiseAll adds the promises to the marks of a line, and records them as pending.
 func (l *Ledger) promiseAll(now quota.Time, b *bucket, kl *quota.KeyLevel) {
 	for i := range b.allocations {
 		al, m := &b.allocations[i], &kl.Marks[i]
@@ -269,7 +265,7 @@ func (l *Ledger) promiseAll(now quota.Time, b *bucket, kl *quota.KeyLevel) {
 			p = b.promise(now, al, l.cfg.Lease)
 			m.Out, m.Rate, m.Cap, m.Until = p.high.Plus(-p.total), p.rate, p.cap, p.until
 		} else if !al.dead {
-			m.Out, m.Rate, m.Cap, m.Until = 0, 0, 0, 0 // members report what they hold, and soft may err there
+			m.Out, m.Rate, m.Cap, m.Until = 0, 0, 0, 0 // members report what they hold; under soft an error is allowed
 			kl.Level = min(kl.Level, b.limit.BurstUnits())
 		}
 		p.seq, p.back, p.final = l.written, al.refunded, al.dead && al.out == 0
@@ -285,20 +281,19 @@ type writing struct {
 	bucket *bucket
 }
 
-// Written returns the number of the checkpoint that was made last, or 0.
+// Written returns the number of the last checkpoint, or 0.
 func (l *Ledger) Written() quota.Seq { return l.written }
 
-// More reports whether the checkpoint that was last made had no room for all that moved.
+// More reports whether the last checkpoint had no room for all changed buckets.
 func (l *Ledger) More() bool { return l.more }
 
-// Wants reports whether a checkpoint should be written at once: a member waits
-// for what only the log can grant.
+// Wants reports whether a checkpoint should be written at once, because a member waits for a
+// promise.
 func (l *Ledger) Wants() bool { return len(l.wanted) > 0 }
 
-// Saved notifies the ledger that the log has committed its checkpoints up to this
-// one. It returns grants for members that had to wait for that, and the grants to
-// others that follow from them, in the order in which to send them: Pushed has
-// nothing of it.
+// Saved notifies the ledger that the log has committed its checkpoints up to this one. It returns
+// grants for members that waited for that, and grants to others that follow from them, in the order
+// in which to send them. Pushed does not return these grants.
 func (l *Ledger) Saved(now quota.Time, upTo quota.Seq) []quota.Grant {
 	n := 0
 	var out []quota.Grant
@@ -344,7 +339,7 @@ func (al *allocation) committed(upTo quota.Seq) {
 
 // catchUp grants what members were short of for want of a promise.
 func (l *Ledger) catchUp(now quota.Time, b *bucket, out []quota.Grant) []quota.Grant {
-	stands := b.advance(now) // allocations of a window that has ended go here, not in the loop
+	stands := b.advance(now) // may delete allocations of an ended window, so not inside the loop
 	l.catching = true
 	defer func() { l.catching = false }()
 	for i := range b.allocations {
@@ -362,8 +357,7 @@ func (l *Ledger) catchUp(now quota.Time, b *bucket, out []quota.Grant) []quota.G
 	return out
 }
 
-// recountable is the meter of everything that is not booked and has not
-// overflowed.
+// recountable is the meter of all tokens that are neither booked as used nor overflowed.
 func (b *bucket) recountable() limiter.Meter {
 	m := b.pool
 	m.Add(b.outstandingTokens())

@@ -8,31 +8,30 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// Under hard nothing may be granted that a later leader would not know of. The
-// log says what was promised; and so that the first use of a key need not wait
-// for it, an equal part of every bucket is promised to every node without being
-// said: implicit. More would leave nothing after a restart of all nodes. A new
-// leader takes that off what a key begins with, for each node that may hold it or
-// may have used it since the bucket would have refilled: those that have not told
-// what they hold (outstanding), that have died, or that do not know what their process
-// before this one used, since then. One that was restarted and has its journal
-// knows: then no key begins with less.
+// Under hard, nothing may be granted that a later leader would not know of. The log states the
+// promises. The first use of a key should not wait for the log, so every node may be granted an
+// equal part of every bucket without a line in the log: the implicit grant. More would leave
+// nothing after a restart of all nodes. A new leader takes it out of the initial pool of a key once
+// for each node that may hold it, or may have used it since the bucket would have refilled: nodes
+// that have not reported what they hold (outstanding), that have died, or that do not know the use
+// by their previous process in that time. A restarted node with its journal knows that use, so no
+// key begins with less.
 //
-// Windows have no such part: what one node might have used of a window would be
-// missing until its end.
+// Windows have no implicit grant: the possible use by one node would be missing until the end of
+// the window.
 
-// outstanding is what a node may hold of a key by an earlier leader's implicit promise.
+// outstanding is what a node may hold of a key by an earlier leader's implicit grant.
 type outstanding struct {
 	node   quota.NodeID
 	tokens quota.Units
 }
 
-// implicitGrant is what each of the nodes may be granted before the log knows of it.
+// implicitGrant is what each node may be granted before the log knows of it.
 func (l *Ledger) implicitGrant(b *bucket) quota.Units {
 	return l.implicitGrantOf(b, l.nodes)
 }
 
-// implicitGrantOf is implicit in a cluster of so many nodes.
+// implicitGrantOf is implicitGrant in a cluster of this many nodes.
 func (l *Ledger) implicitGrantOf(b *bucket, nodes int) quota.Units {
 	if !b.promises() || b.tier.Kind != quota.TokenBucket {
 		return 0
@@ -41,8 +40,9 @@ func (l *Ledger) implicitGrantOf(b *bucket, nodes int) quota.Units {
 	return u - u%quota.Token
 }
 
-// beginImplicitGrant begins what is implicit of a bucket that has just been opened; logged
-// is what its line in the log says.
+// beginImplicitGrant sets the implicit grant of a bucket that has just been opened, and takes out
+// of its pool the grants of earlier leaders. logged is the implicit grant that its line in the log
+// states.
 func (l *Ledger) beginImplicitGrant(now quota.Time, b *bucket, logged quota.Units) {
 	if b.implicit = l.implicitGrant(b); !b.promises() {
 		return
@@ -67,14 +67,14 @@ func (l *Ledger) beginImplicitGrant(now quota.Time, b *bucket, logged quota.Unit
 	}
 }
 
-// refills is how long ago what was used of an implicit promise is as good as
-// never used.
+// refills is the age at which the use of an implicit grant no longer matters, because the bucket
+// has refilled it.
 func refills(b *bucket, taken quota.Units) time.Duration {
 	return b.limit.Rate.TimeFor(taken) + leaseSlack
 }
 
-// hear settles a node's outstanding grant: the node reports what it holds and has used of the key
-// itself, except for what a process before it may have used.
+// hear settles a node's outstanding grant: the node reports what it holds and has used. Only the
+// use by an earlier process of the node may be unknown.
 func (b *bucket) hear(now quota.Time, id quota.NodeID, m *member) {
 	b.outstanding = slices.DeleteFunc(b.outstanding, func(c outstanding) bool {
 		if c.node != id {
@@ -87,7 +87,7 @@ func (b *bucket) hear(now quota.Time, id quota.NodeID, m *member) {
 	})
 }
 
-// outstandingTokens is what nodes may hold by outstanding grants.
+// outstandingTokens is the sum of the outstanding grants.
 func (b *bucket) outstandingTokens() quota.Units {
 	var sum quota.Units
 	for i := range b.outstanding {
@@ -96,7 +96,7 @@ func (b *bucket) outstandingTokens() quota.Units {
 	return sum
 }
 
-// implicitPromise is the promise to a member that the log does not know yet.
+// implicitPromise is the promise to a member that is not in the log yet.
 func (b *bucket) implicitPromise(now quota.Time, al *allocation) promise {
 	total := al.used.Plus(al.over)
 	return promise{at: now, total: total, high: total.Plus(b.implicit), cap: b.implicit}

@@ -2,8 +2,8 @@ package leader
 
 import "github.com/quorate/quorate/internal/quota"
 
-// Out returns what the books say that a member can spend at most at this
-// moment, and all that it may have spent or hold since its last report.
+// Out returns the most that a member can spend at this moment, and all tokens that it may hold or
+// may have spent since its last report.
 func (l *Ledger) Out(now quota.Time, k quota.Key, id quota.NodeID) (standing, out quota.Units) {
 	b := l.bucket(k)
 	if b == nil {
@@ -18,7 +18,7 @@ func (l *Ledger) Out(now quota.Time, k quota.Key, id quota.NodeID) (standing, ou
 	return 0, 0
 }
 
-// Free returns the free pool of a key: tokens that no member holds.
+// Free returns the pool of a key: the tokens that no member holds.
 func (l *Ledger) Free(now quota.Time, k quota.Key) (quota.Units, bool) {
 	b := l.bucket(k)
 	if b == nil {
@@ -28,8 +28,7 @@ func (l *Ledger) Free(now quota.Time, k quota.Key) (quota.Units, bool) {
 	return b.pool.Level(), true
 }
 
-// Booked returns what the open buckets of a counter have booked as admitted,
-// over all its keys.
+// Booked returns the admitted Units that are booked in the open buckets of a counter.
 func (l *Ledger) Booked(n quota.LimitName) quota.Units {
 	var sum quota.Units
 	for k, b := range l.buckets {

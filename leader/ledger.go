@@ -9,7 +9,7 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// Ledger is the book of one range in one term. Not safe for concurrent use.
+// Ledger is the state of one range in one term. Not safe for concurrent use.
 type Ledger struct {
 	cfg    Config
 	id     quota.RangeID
@@ -19,72 +19,72 @@ type Ledger struct {
 
 	members  map[quota.NodeID]*member
 	buckets  map[quota.Key]*bucket
-	keys     map[quota.LimitName]int64       // how many of them each limit has; see quota.LimitName.Sharer
+	keys     map[quota.LimitName]int64       // buckets of each limit; see quota.LimitName.Sharer
 	departed map[quota.Key]listing           // see TopSince; at most maxDeparted
-	lost     map[quota.LimitName]quota.Units // the most of one that is not there
+	lost     map[quota.LimitName]quota.Units // of keys that departed has no room for: the largest count
 	live     map[quota.LimitName]*quota.LiveError
 	refs     refs
-	saved    map[quota.Key]*savedLevel // levels from the range's log or of removed limits, not yet opened
+	saved    map[quota.Key]*savedLevel // levels of keys without a bucket, from the range's log or of removed limits
 
 	timers  timers
-	expiry  expiry      // of saved; of one that is not there any more, too
-	moved   bucketQueue // buckets that are dirty
-	behind  bucketQueue // buckets that have moved since the log's line by too little to matter yet
+	expiry  expiry      // of saved; may contain entries that saved no longer has
+	moved   bucketQueue // dirty buckets
+	behind  bucketQueue // buckets that differ from the log's line by too little to be written yet
 	counted bucketQueue // buckets with counts that TopSince has not returned
-	changes []change    // that not all buckets have applied
-	trimmed uint64      // number of changes before those
-	cursor  int         // in refs: where the round that applies them continues
-	until   uint64      // number of changes that this round brings to all
-	visits  int         // buckets that upkeep has looked at
-	tops    tops        // what TopSome has found; nil between lists
-	topLeft int         // first so many of counted that TopSome has to look at
+	changes []change    // changes that not all buckets have applied
+	trimmed uint64      // number of changes dropped from the front of changes
+	cursor  int         // index in refs at which the round that applies changes continues
+	until   uint64      // number of changes that all buckets have applied after this round
+	visits  int         // buckets visited by upkeep
+	tops    tops        // result of TopSome; nil between lists
+	topLeft int         // number of first entries of counted that TopSome has yet to read
 
 	requesters map[quota.NodeID]*requester
 	lives      uint64 // buckets opened so far
 	fades      fades
 
 	started  quota.Time
-	first    bool // nobody has led before
+	first    bool // the range had no leader before
 	nodes    int
 	learning bool
-	suspects bool // some member may be suspect
+	suspects bool // some member may be suspected
 
-	written  quota.Seq     // checkpoints made
-	writing  []writing     // buckets in those that are not known to be committed, oldest first
-	catching bool          // answering those that waited for it
-	more     bool          // the last checkpoint had no room for all that moved
-	wanted   []*bucket     // a checkpoint of them would let members have what they wait for; oldest first
-	pushed   []quota.Grant // for others than who reported, to be sent
+	written  quota.Seq     // number of the last checkpoint
+	writing  []writing     // buckets in checkpoints that are not known to be committed, oldest first
+	catching bool          // while catchUp grants
+	more     bool          // the last checkpoint had no room for all changed buckets
+	wanted   []*bucket     // buckets whose next checkpoint members wait for, oldest first
+	pushed   []quota.Grant // to members other than the reporting one, not sent yet
 }
 
-// savedLevel is a level that a bucket begins with. tier is what it was counted
-// by if that is known: the limit may come back as another.
+// savedLevel is a level that a bucket will start with. tier is the tier by which it was counted, if
+// known: the limit may return with another.
 type savedLevel struct {
 	quota.KeyLevel
 	tier *quota.Tier
 }
 
-// member is what the ledger knows of a reporter as a whole.
+// member is the state of a reporting node as a whole.
 type member struct {
 	inc      quota.Incarnation
 	seq      quota.Seq
-	whole    quota.Seq // no report was missed from this one on
-	reported bool      // has told all that it holds, in this term
+	whole    quota.Seq // no report has been missed since this one
+	reported bool      // has sent a full report in this term
 	gone     bool      // known to be dead
 
-	silent struct{ from, to quota.Time } // the last time that it said nothing of a key for a lease or longer
+	silent struct{ from, to quota.Time } // last period of a lease or longer without a report of a key
 
-	lease   quota.Time // the latest that it was granted anything until
+	lease   quota.Time // latest end of a lease granted to it
 	goneAt  quota.Time
-	suspect quota.Time // since when its process has probably ended; 0 if it has spoken since
-	since   quota.Time // its process is no older
+	suspect quota.Time // when its process was suspected of having ended; 0 if it has reported since
+	since   quota.Time // all use by the node since this time is known: see Report.Age
 }
 
-// away returns since when a member may have admitted what it reports now as admitted alone:
-// since it was heard before its last silence. Its clients report to it one after the other,
-// within a lease, what they admitted during the silence, and it forwards that at once. gap is
-// how long the report looks back. Where it does not say so, it was before this leader if that is
-// new: only the envelope bounds it.
+// away returns the earliest time at which the member may have admitted what it now reports as
+// admitted while cut off (alone): the beginning of its last silence. A member's clients report to
+// it one after the other, within a lease, what they admitted during the silence, and it forwards
+// that at once. gap is how long the report looks back. If that is unknown, and before is set
+// because this leader is new, the silence began before this leader: only the envelope bounds it.
 func (m *member) away(now quota.Time, gap, lease time.Duration, before bool) quota.Time {
 	switch {
 	case gap != unknownGap && gap >= lease:
@@ -98,9 +98,8 @@ func (m *member) away(now quota.Time, gap, lease time.Duration, before bool) quo
 	return m.silent.from
 }
 
-// New returns the ledger of a range whose leadership began at now. nodes are
-// all nodes that may hold tokens of an earlier term; levels are the range's
-// checkpoint.
+// New returns the ledger of a range whose leadership began at now. nodes are all nodes that may
+// hold tokens of an earlier term; levels are the range's checkpoint.
 func New(cfg Config, id quota.RangeID, term quota.Term, self quota.NodeID, nodes []quota.NodeID,
 	limits *quota.Limits, levels []quota.KeyLevel, now quota.Time,
 ) *Ledger {
@@ -113,7 +112,7 @@ func New(cfg Config, id quota.RangeID, term quota.Term, self quota.NodeID, nodes
 		saved:      make(map[quota.Key]*savedLevel, len(levels)),
 		started:    now, first: term == 1 || cfg.First, nodes: len(nodes),
 	}
-	l.learning = !l.first // nobody was granted anything before
+	l.learning = !l.first // no earlier term granted anything
 	for _, n := range nodes {
 		l.members[n] = &member{}
 	}
@@ -123,7 +122,7 @@ func New(cfg Config, id quota.RangeID, term quota.Term, self quota.NodeID, nodes
 	return l
 }
 
-// keep remembers the level of a key that has no bucket, until it is full.
+// keep stores the level of a key without a bucket, until it would be full.
 func (l *Ledger) keep(kl *savedLevel) {
 	l.saved[kl.Key] = kl
 	l.expiry.push(kl)
@@ -138,16 +137,15 @@ func (l *Ledger) Learning() bool { return l.learning }
 // Len returns the number of buckets.
 func (l *Ledger) Len() int { return len(l.buckets) }
 
-// Report books a member's report and answers it. A report of another range or
-// term, an old incarnation, a repeated sequence number, or the end of a list with a
-// missing part changes nothing and gets an error; the member sends its cumulative
-// counters again.
+// Report books a member's report and answers it. It returns an error, and changes nothing, for a
+// report of another range or term, of an old incarnation, with a repeated sequence number, or that
+// ends a list with a missing part. The member sends its cumulative counters again.
 func (l *Ledger) Report(now quota.Time, r quota.Report) (quota.Grant, error) {
 	return l.ReportInto(nil, now, &r)
 }
 
-// ReportInto is Report with room for the entries of the grant: they are appended to
-// room[:0] as far as that has the capacity. The report is not changed, and not kept.
+// ReportInto is Report with a buffer for the entries of the grant: they are appended to room[:0] if
+// it has the capacity. The report is neither changed nor retained.
 func (l *Ledger) ReportInto(room []quota.GrantEntry, now quota.Time, r *quota.Report) (quota.Grant, error) {
 	m, err := l.admit(r)
 	if err != nil {
@@ -206,8 +204,8 @@ func (l *Ledger) admit(r *quota.Report) (*member, error) {
 	return m, nil
 }
 
-// entry books one key of a report, and answers into g. It answers nothing for keys
-// without a limit (the member will learn of the change) and beyond MaxKeys.
+// entry books one key of a report, and writes the answer to g. It does not answer for keys without
+// a limit (the member will learn of the change) or beyond MaxKeys.
 func (l *Ledger) entry(now quota.Time, r *quota.Report, e *quota.ReportEntry, g *quota.GrantEntry) (answered bool) {
 	if !sane(e) {
 		return false
@@ -228,7 +226,7 @@ func (l *Ledger) entry(now quota.Time, r *quota.Report, e *quota.ReportEntry, g 
 	}
 	defer l.note(now, b)
 	stands := b.advance(now)
-	alone := len(e.Cancelled) == 0 && len(b.outstanding) == 0 && b.tier.Kind != quota.Concurrency // only h changes
+	alone := len(e.Cancelled) == 0 && len(b.outstanding) == 0 && b.tier.Kind != quota.Concurrency // only al changes
 	l.cancel(now, b, r, e.Cancelled)
 	if b.finalReport(now, l.cfg.Lease, r, e) {
 		return false
@@ -270,7 +268,7 @@ func (l *Ledger) entry(now quota.Time, r *quota.Report, e *quota.ReportEntry, g 
 	al.observe(now, d, l.cfg.Sync, b, &l.fades)
 	if e.Final {
 		b.close(now, al, e, r.Seq, g)
-		if !g.Closed && e.Want > 0 { // its callers wait: it closes only to begin a new epoch
+		if !g.Closed && e.Want > 0 { // its callers wait: it closes the key only to begin a new epoch
 			l.want(b)
 		}
 		return true
@@ -288,12 +286,12 @@ func (l *Ledger) entry(now quota.Time, r *quota.Report, e *quota.ReportEntry, g 
 	return true
 }
 
-// sane rejects entries that no member would send.
+// sane reports whether all fields are in the ranges that members send.
 func sane(e *quota.ReportEntry) bool {
 	for _, u := range [...]quota.Units{
 		e.Used, e.Overdrawn, e.Refused, e.Refunded, e.Held, e.InFlight, e.Want, e.Unreported, e.Before, e.Charged, e.Alone, e.Saved, e.Returned,
 	} {
-		if uint64(u) > uint64(quota.Most) { // below 0, too
+		if uint64(u) > uint64(quota.Most) { // rejects negative values, too
 			return false
 		}
 	}
@@ -304,7 +302,8 @@ func sane(e *quota.ReportEntry) bool {
 	return l == nil || l.Level >= -quota.Most && l.Level <= quota.Most && l.Rate >= 0 && l.Rate <= quota.Most && l.Cap >= 0 && l.Cap <= quota.Most
 }
 
-// open returns the bucket of a key, opening it from the checkpoint or full.
+// open returns the bucket of a key. It opens it from the checkpoint, or full. It returns nil
+// without a limit or without room.
 func (l *Ledger) open(now quota.Time, k quota.Key) *bucket {
 	if b := l.bucket(k); b != nil {
 		return b
@@ -353,7 +352,7 @@ func (l *Ledger) fits(n quota.LimitName) bool {
 	return quota.HasRoom(int64(len(l.buckets)), most, l.keys[n.Sharer()], l.limits.Share(n, most))
 }
 
-// drop forgets a bucket.
+// drop removes a bucket from the ledger.
 func (l *Ledger) drop(b *bucket) {
 	l.departs(b)
 	delete(l.buckets, b.key)
@@ -367,7 +366,7 @@ func (l *Ledger) drop(b *bucket) {
 	b.dropped = true
 }
 
-// limitOf returns what counts for a key; nil if the limit is unknown.
+// limitOf returns the limit of a key, with overrides; nil if it is unknown.
 func (l *Ledger) limitOf(k quota.Key) *quota.Limit { return l.limitIn(l.limits, k) }
 
 func (l *Ledger) limitIn(limits *quota.Limits, k quota.Key) *quota.Limit {
@@ -378,7 +377,7 @@ func (l *Ledger) limitIn(limits *quota.Limits, k quota.Key) *quota.Limit {
 	return quota.Effective(limit, l.cfg.Overrides, k.Key)
 }
 
-// line returns what the range's log says of a key, on this leader's clock.
+// line returns the key's line in the range's log, on this leader's clock.
 func (l *Ledger) line(now quota.Time, k quota.Key, limit *quota.Limit) (savedLevel, bool) {
 	was := l.saved[k]
 	if was == nil {
@@ -389,8 +388,7 @@ func (l *Ledger) line(now quota.Time, k quota.Key, limit *quota.Limit) (savedLev
 	return kl, true
 }
 
-// poolOf returns what a key starts with: everything, unless the range's log
-// remembers less.
+// poolOf returns the initial pool of a key: full, unless the range's log states less.
 func poolOf(now quota.Time, limit *quota.Limit, kl savedLevel, saved bool) limiter.Meter {
 	tier := limit.First()
 	if !saved || tier.Kind == quota.Concurrency {
@@ -413,8 +411,8 @@ func poolOf(now quota.Time, limit *quota.Limit, kl savedLevel, saved bool) limit
 	return m
 }
 
-// settleLearning ends learning when all members have spoken, or have probably ended, or
-// the time for it is over.
+// settleLearning ends learning when each member has reported, or has probably ended, or the time
+// for it is over.
 func (l *Ledger) settleLearning(now quota.Time) {
 	if !l.learning {
 		return
@@ -436,9 +434,8 @@ func (l *Ledger) allReported() bool {
 	return true
 }
 
-// mayGrant reports whether tokens and new rates may be given for the bucket.
-// Under hard, nothing that an unexpired lease of an earlier term might still
-// spend is given again.
+// mayGrant reports whether tokens and new rates of the bucket may be granted. Under hard, tokens
+// that an unexpired lease of an earlier term may still spend are not granted again.
 func (l *Ledger) mayGrant(now quota.Time, b *bucket) bool {
 	if b.limit.Ceiling == quota.Hard && !b.promises() && !b.answersLogged() && !l.first {
 		return l.allReported() || now.Sub(l.started) >= l.cfg.Lease+3*l.cfg.Sync+leaseSlack
@@ -446,18 +443,18 @@ func (l *Ledger) mayGrant(now quota.Time, b *bucket) bool {
 	return !l.learning
 }
 
-// MemberGone notifies the ledger that all processes of a node before that incarnation
-// are certainly dead: their rates are free, and what they held counts as spent. What
-// was in flight there is free at once under soft; under hard after the limit's lease,
-// because the work that it was acquired for may continue without the node.
+// MemberGone notifies the ledger that all processes of a node before that incarnation are certainly
+// dead: their rates are free, and the tokens that they held count as spent. What was in flight
+// there is free at once under soft. Under hard it is free after the limit's lease, because the work
+// that it was acquired for may continue without the node.
 func (l *Ledger) MemberGone(now quota.Time, id quota.NodeID, before quota.Incarnation) {
 	l.gone(now, now, id, before)
 }
 
-// gone is MemberGone of one whose processes spoke for the last time at died or before.
+// gone is MemberGone for a node whose processes last reported at died or before.
 func (l *Ledger) gone(now, died quota.Time, id quota.NodeID, before quota.Incarnation) {
 	c := change{at: now, node: id, gone: true, before: before, died: died}
-	if m := l.members[id]; m == nil || m.inc < before { // else the process after them has spoken
+	if m := l.members[id]; m == nil || m.inc < before { // otherwise a later process has reported
 		if m != nil {
 			m.gone, m.goneAt = true, now
 		}
@@ -468,11 +465,11 @@ func (l *Ledger) gone(now, died quota.Time, id quota.NodeID, before quota.Incarn
 	l.settleLearning(now)
 }
 
-// Suspect notifies the ledger that a node's process has probably ended: the ledger does not
-// wait for it. Its rates of soft limits go to the others at once. What it has been granted of
-// hard limits, and of windows that endure, stays charged to it until its lease is over,
-// because it may live and be out of reach; after that, if it has not spoken, it counts as
-// dead. A second suspicion of the same member changes nothing.
+// Suspect notifies the ledger that a node's process has probably ended: the ledger no longer waits
+// for it. Its rates of soft limits go to others at once. Its grants of hard limits, and of windows
+// that endure, stay charged until its lease is over, because it may live and be out of reach. If it
+// has not reported by then, it counts as dead. A second suspicion of the same member changes
+// nothing.
 func (l *Ledger) Suspect(now quota.Time, id quota.NodeID) {
 	m := l.members[id]
 	if m == nil {
@@ -487,8 +484,8 @@ func (l *Ledger) Suspect(now quota.Time, id quota.NodeID) {
 	l.settleLearning(now)
 }
 
-// endSuspects takes those for dead that have been suspected for a lease, and have no
-// later one.
+// endSuspects declares members dead that have been suspected for a lease, and that have no later
+// lease.
 func (l *Ledger) endSuspects(now quota.Time) {
 	for id, m := range l.members {
 		if m.suspect > 0 && !m.gone && now.Sub(m.suspect) >= l.cfg.Lease+leaseSlack && now >= m.lease.Add(leaseSlack) {
@@ -502,27 +499,26 @@ func (l *Ledger) endSuspects(now quota.Time) {
 	}
 }
 
-// leased notes until when a member holds what it was granted.
+// leased records the end of an allocation's lease at its member.
 func (l *Ledger) leased(al *allocation) {
 	if m := l.members[al.node]; m != nil {
 		m.lease = max(m.lease, al.lease)
 	}
 }
 
-// SetNodes says how many nodes the cluster has now.
+// SetNodes sets the number of nodes of the cluster.
 func (l *Ledger) SetNodes(count int) { l.nodes = count }
 
-// SetLimits applies changed limits. No level is refilled: what was used stays
-// used. The level of a key without a limit is remembered for as long as it would
-// have mattered, should the limit come back.
+// SetLimits applies changed limits. No level is refilled: used tokens stay used. The level of a key
+// without a limit is kept for as long as it would have mattered, in case the limit returns.
 func (l *Ledger) SetLimits(now quota.Time, limits *quota.Limits) {
 	l.limits = limits
 	l.happens(&change{at: now, limits: limits})
 	l.dropLive()
 }
 
-// Overridden applies changed overrides of these keys of limits (not of their
-// counters); of all keys if keys is nil.
+// Overridden applies changed overrides of these keys of limits (not of their counters), or of all
+// keys if keys is nil.
 func (l *Ledger) Overridden(now quota.Time, keys []quota.Key) {
 	if keys == nil {
 		l.SetLimits(now, l.limits)
@@ -539,7 +535,7 @@ func (l *Ledger) Overridden(now quota.Time, keys []quota.Key) {
 	}
 }
 
-// relimit gives a bucket its limit among these. One that has none any more goes.
+// relimit gives a bucket its limit out of limits. It drops a bucket that has none.
 func (l *Ledger) relimit(now quota.Time, b *bucket, limits *quota.Limits) {
 	limit := l.limitIn(limits, b.key)
 	switch {
@@ -560,8 +556,8 @@ func (l *Ledger) relimit(now quota.Time, b *bucket, limits *quota.Limits) {
 	b.implicit = min(b.implicit, l.implicitGrant(b))
 }
 
-// Reset returns a key to its initial state: full, without debt. What members hold of it stays
-// with them, and the use that they report next counts as use before the reset.
+// Reset returns a key to its initial state: full, without debt. Members keep the tokens that they
+// hold, and the use in their next reports counts as use before the reset.
 func (l *Ledger) Reset(now quota.Time, k quota.Key) {
 	delete(l.saved, k)
 	b := l.open(now, k)
@@ -581,8 +577,8 @@ func (l *Ledger) Reset(now quota.Time, k quota.Key) {
 	l.note(now, b)
 }
 
-// lastHeard is when the key was last used, or a member last told of it: one that has
-// not heard that its last words were booked says them again.
+// lastHeard is when the key was last used or reported. A member repeats its final report until it
+// is answered.
 func (b *bucket) lastHeard() quota.Time {
 	last := b.lastUse
 	for i := range b.allocations {
@@ -591,6 +587,5 @@ func (b *bucket) lastHeard() quota.Time {
 	return last
 }
 
-// linger is how long a key that is full again keeps its counts for people,
-// where there is room.
+// linger is how long a key that is full again keeps its counts for display, where there is room.
 const linger = 10 * time.Second

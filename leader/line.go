@@ -6,10 +6,10 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// keyLevel is the bucket's line in a checkpoint.
+// keyLevel returns the bucket's line in a checkpoint.
 func (b *bucket) keyLevel(now quota.Time) quota.KeyLevel {
 	kl := quota.KeyLevel{Key: b.key, Level: b.level(), At: now, Full: b.limit.BurstUnits(), FullAt: max(b.keep, now.Add(min(b.resetAfter(now), maxFull)))}
-	if b.limit.Ceiling == quota.Hard { // the node that compares may have another clock
+	if b.limit.Ceiling == quota.Hard { // the node that compares it may have another clock
 		kl.FullAt = kl.FullAt.Add(MaxOffset)
 	}
 	if b.tier.Kind.Windowed() {
@@ -23,8 +23,8 @@ func (b *bucket) keyLevel(now quota.Time) quota.KeyLevel {
 	return kl
 }
 
-// keepMarks adds what is booked of the members. As long as one of them has the
-// key open, the line stays.
+// keepMarks adds the booked counts of the members. The line stays for as long as one of them has
+// the key open.
 func (b *bucket) keepMarks(now quota.Time, kl *quota.KeyLevel) {
 	m := b.recountable()
 	kl.Level = min(m.Level(), b.limit.BurstUnits())
@@ -37,8 +37,8 @@ func (b *bucket) keepMarks(now quota.Time, kl *quota.KeyLevel) {
 	}
 }
 
-// openMemory is how long a line of the log is kept that members have open.
+// openMemory is how long the log keeps a line of a key that members have open.
 const openMemory = time.Hour
 
-// maxFull bounds how long a checkpoint remembers a key that hardly refills.
+// maxFull bounds how long the log keeps a key that hardly refills.
 const maxFull = 400 * 24 * time.Hour

@@ -7,59 +7,56 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// The live error: how far a limit was from what it says, as reports show it,
-// cumulative in this term. Kept for each limit; what it takes to measure it is
-// kept with each bucket, most of it only with those that have lately been in debt
-// or refused.
+// The live error measures how far a limit was from its definition, as reports show it, cumulative
+// in this term. The results are kept for each limit. The state of the measurement is kept with each
+// bucket, most of it only for buckets that have lately been in debt or refused.
 //
 // # Over-admitted
 //
-// Each bucket has an envelope: a meter that is charged with what was admitted,
-// and with nothing else. By how far that falls below zero is counted, once: a debt
-// that is partly paid and made again counts again only as far as it becomes deeper,
-// until it has been paid for two sync intervals. Not counted, because it was agreed
-// to: debt down to max_debt, and what callers charged after the fact. Not counted,
-// because nobody admitted it: what a new leader learns, or an operator changes.
-// What belongs to a window that has ended is held against what was left of it.
+// Each bucket has an envelope: a meter that is charged with admitted tokens only. Its depth below
+// zero is counted once: if a debt is partly paid and grows again, only the part that makes it
+// deeper than before counts, until it has been paid for two sync intervals. Not counted, because it
+// is allowed, is debt down to max_debt and what callers charged after the fact. Not counted,
+// because nothing was admitted, are changes by the learning of a new leader or by an operator. Use
+// that belongs to a window that has ended is charged to what was left of that window.
 //
-// Use is charged when it is reported, up to a report gap and a one-way delay after
-// it happened, and refill continues in between. So the deepest debt that was true
-// at any moment, and the deepest that is measured, differ by at most
+// Use is charged when it is reported, up to a report gap and a one-way delay after it happened, and
+// refill continues in between. So the deepest true debt and the deepest measured debt differ by at
+// most
 //
 //	rate x (longest report gap + one-way delay)
 //
-// and the sums by as much for every new debt. What was used before this leader led
-// is dated by the log and by the last grant to members, so that it is not held
-// against a level that has been full since; of a key that a member opened while it
-// heard of no leader neither is known, and too much may be measured.
+// and the sums by as much for every new debt. Use before this leader's term is dated by the log and
+// by the last grant to members, so that it is not charged to a level that has been full since. For
+// a key that a member opened while it heard from no leader both are unknown, and the measured debt
+// may be too large.
 //
-// Members that are cut off under
-// when_cut_off: open count nothing, and so does this; what a member that died had
-// not reported is not known. Debt of less than a hundredth of a token is rounding.
+// Members that are cut off under when_cut_off: open count nothing, and so does this measurement.
+// The unreported use by a member that died is unknown. Debt of less than a hundredth of a token is
+// rounding.
 //
 // # Needless refusals
 //
-// Imagine a bucket that is charged with all that was admitted, and with every
-// refused cost that it covers at the moment of the refusal. What was refused and
-// covered was refused needlessly: it could have been served on top of everything
-// else. Because it is charged, no idle token is counted twice.
+// Imagine a bucket that is charged with all that was admitted, and with every refused cost that it
+// covers at the moment of the refusal. The refused and covered cost was refused needlessly: it
+// could have been served on top of everything else. Because it is charged, no idle token is counted
+// twice.
 //
-// A leader knows of a refusal by a report, so it knows when it was only to two or
-// three sync intervals. In these, and two more, the true level was at least the
-// lowest free pool, and at most the highest level of the envelope. The first, less
-// the largest cost, bounds the count from below; the second, with what a full
-// envelope refilled in the meantime, bounds it from above. What a report that
-// looks back further says was refused counts as perhaps needless, up to the burst.
+// A leader knows of a refusal by a report, so it knows its time only to two or three sync
+// intervals. In these, and two more, the true level was at least the lowest free pool, and at most
+// the highest level of the envelope. The first, less the largest cost, bounds the count from below.
+// The second, with the refill of a full envelope in that time, bounds it from above. Refusals in a
+// report that looks back further count as perhaps needless, up to the burst.
 //
-// TestLiveError of internal/sim holds all of this to what really happened.
+// TestLiveError of internal/sim compares all of this with what really happened.
 type liveKey struct {
-	excused quota.Units // part of the debt that is no error
-	peak    quota.Units // deepest other debt since it was last 0
-	fine    quota.Time  // since when that debt is 0; 0 while it is not
+	excused quota.Units // part of the debt that is not an error
+	peak    quota.Units // deepest other debt since that was last 0
+	fine    quota.Time  // when that debt became 0; 0 while it is not
 
-	low, high quota.Units // charged for needless refusals: at least, at most
-	full      bool        // the level was full after the last event
-	level     quota.Units // and it was that, with this much of it free
+	low, high quota.Units // charged for needless refusals: lower and upper bound
+	full      bool        // after the last event, at time at: the level was full
+	level     quota.Units // and its highest level and free pool
 	free      quota.Units
 	at        quota.Time
 
@@ -67,20 +64,20 @@ type liveKey struct {
 	slots [liveSlots]liveSlot
 }
 
-// liveSlot is what was seen in one sync interval.
+// liveSlot holds the observations of one sync interval.
 type liveSlot struct {
 	free, level quota.Units // lowest free pool, highest level
-	refused     quota.Units // by reports that cover no more than an interval
-	older       quota.Units // by others
+	refused     quota.Units // in reports that look back two intervals at most
+	older       quota.Units // in others
 	gap         time.Duration
-	cost        quota.Units // the largest that was refused
+	cost        quota.Units // largest refused cost
 }
 
 const (
 	liveBefore = 3 // intervals before that of the booking
-	liveAfter  = 2 // and after it
+	liveAfter  = 2 // intervals after it
 	liveSlots  = liveBefore + liveAfter + 2
-	// liveRounding is the debt that counts as none.
+	// liveRounding is the debt that counts as zero.
 	liveRounding = quota.Token / 100
 )
 
@@ -91,10 +88,10 @@ func (l *Ledger) LiveErrors(f func(quota.LimitName, *quota.LiveError)) {
 	}
 }
 
-// liveOf returns the counters of the limit that a counter belongs to. There are
-// at most as many as limits.
+// liveOf returns the live error of the limit that a counter belongs to. There are at most as many
+// as limits.
 func (l *Ledger) liveOf(n quota.LimitName) *quota.LiveError {
-	if n.IsInline() { // of their names there is no end: nobody adds them up
+	if n.IsInline() { // their names are unbounded, and nothing adds them up
 		return &quota.LiveError{}
 	}
 	base, _ := n.Base()
@@ -106,7 +103,7 @@ func (l *Ledger) liveOf(n quota.LimitName) *quota.LiveError {
 	return e
 }
 
-// dropLive forgets the counters of limits that are gone.
+// dropLive drops the live errors of removed limits.
 func (l *Ledger) dropLive() {
 	for n := range l.live {
 		if _, ok := l.limits.Find(n); !ok {
@@ -115,9 +112,9 @@ func (l *Ledger) dropLive() {
 	}
 }
 
-// highest is the most that the true level can be: the envelope, which is charged
-// with nothing but what was admitted. The books themselves are more careful:
-// what overflows at a member, or is lost with it, is lost there.
+// highest is an upper bound of the true level: the envelope, which is charged with admitted tokens
+// only. The level of the bucket is lower, because tokens that overflow at a member, or are lost
+// with it, count as spent.
 func (b *bucket) highest() quota.Units {
 	if b.tier.Kind == quota.Concurrency {
 		return b.level()
@@ -125,13 +122,12 @@ func (b *bucket) highest() quota.Units {
 	return b.env.Level()
 }
 
-// debt is by how much that is below what the limit agrees to.
+// debt is how far highest is below the debt that the limit allows.
 func (b *bucket) debt() quota.Units {
 	return max(0, (-b.highest()).Plus(-b.limit.DebtUnits()).Plus(-liveRounding))
 }
 
-// liveBefore is called when a report is about to be booked, with the bucket
-// advanced. It returns the debt.
+// liveBefore is called before a report is booked, with the bucket advanced. It returns the debt.
 func (l *Ledger) liveBefore(now quota.Time, b *bucket) quota.Units {
 	b.env.advance(now, b.limit, &b.tier)
 	debt := b.debt()
@@ -146,8 +142,8 @@ func (l *Ledger) liveBefore(now quota.Time, b *bucket) quota.Units {
 	return debt
 }
 
-// liveAfter is called when it has been booked. gap is how long the report looks
-// back. It returns what of the use had overflowed before it was known.
+// liveAfter is called after the report is booked. gap is how long the report looks back. It returns
+// the part of the use that had overflowed before it was known.
 func (l *Ledger) liveAfter(now quota.Time, b *bucket, gap time.Duration, cost, was quota.Units, d *delta) (back quota.Units) {
 	sums := b.sums
 	sums.Attempted = sums.Attempted.Plus(d.attempted())
@@ -156,9 +152,9 @@ func (l *Ledger) liveAfter(now quota.Time, b *bucket, gap time.Duration, cost, w
 		sums.Gap = max(sums.Gap, gap)
 	}
 	if b.tier.Kind == quota.Concurrency {
-		b.advance(now) // what is in flight is not booked, but counted
+		b.advance(now) // requests in flight are counted, not booked
 	}
-	since := now // of an opening nobody knew: it is reported at once
+	since := now // a new opening is reported at once
 	if gap != unknownGap {
 		since = now.Add(-l.cfg.Sync / 2).Add(-gap) // a report covers the time since the last one was sent
 	}
@@ -183,10 +179,9 @@ func (l *Ledger) liveAfter(now quota.Time, b *bucket, gap time.Duration, cost, w
 	return back
 }
 
-// envelope is the level of a key that is charged with nothing but what was
-// admitted, at the time of the booking. So it may be full, and overflow, while use
-// is not known yet: between from and to it has overflowed all the time, and none
-// of that has been put back.
+// envelope is the level of a key when only admitted tokens are charged, at the time of the booking.
+// It may be full, and overflow, while use is still unreported: between from and to it has
+// overflowed all the time, and none of that has been put back.
 type envelope struct {
 	limiter.Meter
 	at, from, to quota.Time
@@ -194,11 +189,11 @@ type envelope struct {
 
 func newEnvelope(m limiter.Meter, now quota.Time) envelope { return envelope{m, now, now, now} }
 
-// opened says since when the envelope of a key that is opened has overflowed: what
-// members used while there was no leader is reported to this one, with the time
-// that they look back. The key is full since it had refilled what the log says it
-// lacked; if the log says nothing of it, it has always been full. A hard limit has
-// no debt: where the log says so, it sets aside what may have been lost.
+// opened sets since when the envelope of a newly opened key has overflowed, because members also
+// report what they used before this leader, with the time that they look back. The key is full
+// since it refilled what it lacked by the log, or has always been full if the log has no line of
+// it. A hard limit has no debt: a negative level in the log is set aside for tokens that may have
+// been lost.
 func (v *envelope) opened(now quota.Time, l *quota.Limit, kl *quota.KeyLevel, saved bool) {
 	switch {
 	case l.Ceiling == quota.Hard && v.Level() < 0:
@@ -211,13 +206,13 @@ func (v *envelope) opened(now quota.Time, l *quota.Limit, kl *quota.KeyLevel, sa
 	}
 }
 
-// advance lets the envelope refill.
+// advance refills the envelope.
 func (v *envelope) advance(now quota.Time, l *quota.Limit, t *quota.Tier) {
 	burst, was := l.BurstUnits(), v.Level()
 	v.Advance(now, t)
 	if v.Level() >= burst && now > v.at {
 		full := min(now, v.at.Add(l.Rate.TimeFor(burst-was)))
-		if full > v.to { // what is left of an earlier time counts as if it had been just before
+		if full > v.to { // what remains of an earlier period counts as if it ended just before
 			v.from = full.Add(-v.to.Sub(v.from))
 		}
 		v.to = now
@@ -225,8 +220,8 @@ func (v *envelope) advance(now quota.Time, l *quota.Limit, t *quota.Tier) {
 	v.at = max(v.at, now)
 }
 
-// charge charges use that was later than since, and puts back what has overflowed
-// since then. It returns how much that was.
+// charge charges use that happened later than since, and puts back what has overflowed since then.
+// It returns that amount.
 func (v *envelope) charge(since quota.Time, use, refunded quota.Units, l *quota.Limit) (back quota.Units) {
 	v.Add(refunded - use)
 	if from := max(v.from, since); use > 0 && v.to > from && l.Kind == quota.TokenBucket {
@@ -238,8 +233,8 @@ func (v *envelope) charge(since quota.Time, use, refunded quota.Units, l *quota.
 	return back
 }
 
-// learned takes over the level that an earlier leader told: the key was no fuller
-// then, so it has not overflowed.
+// learned takes over the level that an earlier leader reported: the key was not fuller then, so it
+// has not overflowed.
 func (v *envelope) learned(now quota.Time, level quota.Units) {
 	if level < v.Level() {
 		v.Cap(level)
@@ -247,11 +242,11 @@ func (v *envelope) learned(now quota.Time, level quota.Units) {
 	}
 }
 
-// unknownGap is that of the first report of an opening that no leader knew.
+// unknownGap is the gap of the first report of an opening that no leader knew.
 const unknownGap = time.Duration(1<<63 - 1)
 
-// firstGap is how long the first report about a key looks back: to the last grant
-// that the member received, if it says so.
+// firstGap is how long the first report of a key looks back: to the last grant that the member
+// received, if the report states it.
 func firstGap(e *quota.ReportEntry) time.Duration {
 	if e.Learn == nil || !e.Learn.HasLevel || e.Learn.Age < 0 {
 		return unknownGap
@@ -259,8 +254,8 @@ func firstGap(e *quota.ReportEntry) time.Duration {
 	return e.Learn.Age
 }
 
-// settle takes note of the debt before a report: what has lowered the level
-// since the last one was no admission.
+// settle records the debt before a report: whatever lowered the level since the last report was not
+// an admission.
 func (e *liveKey) settle(debt quota.Units) {
 	e.excused = min(e.excused, debt)
 	if wrong := debt - e.excused; wrong > e.peak {
@@ -268,9 +263,9 @@ func (e *liveKey) settle(debt quota.Units) {
 	}
 }
 
-// paid notes that the key is out of debt: when it has been so for two sync
-// intervals, by more than refills in that time or full, another debt is a new one.
-// Before, use that has not been reported yet may still be part of this one.
+// paid records that the key is out of debt. When it has been so for two sync intervals, by more
+// than the refill in that time or full, the next debt is a new one. Earlier, unreported use may
+// still belong to the old one.
 func (e *liveKey) paid(now quota.Time, b *bucket, sync time.Duration) {
 	if b.highest().Plus(b.limit.DebtUnits()) < min(b.limit.BurstUnits(), max(quota.Token, b.refill(2*sync))) {
 		e.fine = 0
@@ -284,7 +279,7 @@ func (e *liveKey) paid(now quota.Time, b *bucket, sync time.Duration) {
 	}
 }
 
-// deepen counts what a report adds to the debt, and to that of the window before.
+// deepen counts what a report adds to the debt, and to the debt of the window before.
 func (e *liveKey) deepen(b *bucket, was, debt quota.Units, d *delta) {
 	e.excused = min(e.excused.Plus(min(max(0, debt-was), d.owed)), debt)
 	if deeper := debt - e.excused - e.peak; deeper > 0 {
@@ -300,8 +295,8 @@ func (e *liveKey) deepen(b *bucket, was, debt quota.Units, d *delta) {
 	}
 }
 
-// overAdmitted counts tokens beyond the envelope; depth is how far beyond the key
-// is now, and alone what the member admitted while it was cut off.
+// overAdmitted counts tokens beyond the envelope. depth is how far the key is beyond it now; alone
+// is what the member admitted while it was cut off.
 func (b *bucket) overAdmitted(u, depth, alone quota.Units) {
 	cut := min(u, alone)
 	b.sums.CutOff = b.sums.CutOff.Plus(cut)
@@ -313,7 +308,7 @@ func (b *bucket) overAdmitted(u, depth, alone quota.Units) {
 	b.over = b.over.Plus(u)
 }
 
-// newLiveKey begins to watch a key without earlier observations.
+// newLiveKey begins to measure a key without earlier observations.
 func newLiveKey(now quota.Time, b *bucket, sync time.Duration) *liveKey {
 	e := &liveKey{slot: int64(now) / int64(sync), at: now}
 	for i := range e.slots {
@@ -325,14 +320,14 @@ func newLiveKey(now quota.Time, b *bucket, sync time.Duration) *liveKey {
 
 func (e *liveKey) of(slot int64) *liveSlot { return &e.slots[uint64(slot)%liveSlots] }
 
-// see notes the level of now in the current slot.
+// see records the present level in the current slot.
 func (e *liveKey) see(b *bucket) {
 	e.level, e.free = b.highest(), b.pool.Level()
 	s := e.of(e.slot)
 	s.free, s.level = min(s.free, e.free), max(s.level, e.level)
 }
 
-// refuse notes what a report says was refused.
+// refuse records the refusals in a report.
 func (e *liveKey) refuse(recent bool, gap time.Duration, cost, refused quota.Units) {
 	s := e.of(e.slot)
 	if refused > 0 {
@@ -345,8 +340,8 @@ func (e *liveKey) refuse(recent bool, gap time.Duration, cost, refused quota.Uni
 	}
 }
 
-// advance moves to the slot of now. Between two events the level and the pool go
-// one way, so the slots between have seen what both ends saw.
+// advance moves to the current slot. The level and the pool are monotonic between two events, so
+// the slots in between get the extremes of both ends.
 func (e *liveKey) advance(now quota.Time, b *bucket, sync time.Duration) {
 	level, free := b.highest(), b.pool.Level()
 	if dt := now.Sub(e.at); dt > 0 && level >= b.limit.BurstUnits() {
@@ -384,7 +379,7 @@ func (e *liveKey) count(b *bucket, slot int64) {
 		b.needless = b.needless.Plus(n)
 		b.sums.Needless = b.sums.Needless.Plus(n)
 	}
-	if level >= b.limit.BurstUnits() { // what refilled in that time may have been refused as well
+	if level >= b.limit.BurstUnits() { // the refill of that time may have been refused as well
 		level = level.Plus(b.refill(s.gap))
 	}
 	if n := min(s.refused.Plus(s.older), level-e.high); n > 0 {
@@ -395,8 +390,7 @@ func (e *liveKey) count(b *bucket, slot int64) {
 	s.refused, s.older = 0, 0
 }
 
-// liveRoll notes what is left of a window that ends: what was used in it may be
-// reported later.
+// liveRoll records what is left of a window that ends: its use may be reported later.
 func (b *bucket) liveRoll() {
 	b.left = b.highest()
 	if b.live != nil {
@@ -404,7 +398,7 @@ func (b *bucket) liveRoll() {
 	}
 }
 
-// liveSweep counts what is due, and stops watching keys that are full again.
+// liveSweep counts complete slots, and stops measuring keys that are full again.
 func (l *Ledger) liveSweep(now quota.Time, b *bucket) {
 	if b.live == nil {
 		return

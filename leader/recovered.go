@@ -8,9 +8,9 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// retire is what becomes of an allocation whose process died then: it may have used all
-// that it was given. What it did not use comes back when its journal is reported,
-// as far as it has not overflowed or ended with its window.
+// retire marks an allocation's process as dead, as of died: it may have used all its tokens. The
+// unused ones return when its journal is reported, as far as they have not overflowed or ended with
+// their window.
 func (b *bucket) retire(now, died quota.Time, i int) {
 	al := &b.allocations[i]
 	b.wakeBy(now)
@@ -25,14 +25,15 @@ func (b *bucket) retire(now, died quota.Time, i int) {
 	}
 }
 
-// leave takes everything from a member that is dead, or seems so. What it has counted stays:
-// a report of it may still come, and repeats that.
+// leave removes all tokens and demand from a member that is dead, or seems so. Its counters stay,
+// because a report of it may still arrive and repeats them.
 func (al *allocation) leave() {
 	al.void()
 	al.demand, al.live, al.using, al.tried, al.admit = 0, 0, 0, 0, 0
 	al.inFlight, al.unmet, al.closed = 0, 0, true
 }
 
+// die marks the process as dead: its tokens stay out until its journal is reported.
 func (al *allocation) die(now quota.Time) {
 	out, ret := al.out, al.ret
 	al.void()
@@ -42,15 +43,15 @@ func (al *allocation) die(now quota.Time) {
 	al.unplan()
 }
 
-// bookRecovered books what an earlier process of the member had counted, once.
+// bookRecovered books, once, the counts of an earlier process of the member.
 func (l *Ledger) bookRecovered(now quota.Time, r *quota.Report, e *quota.ReportEntry) (quota.GrantEntry, bool) {
 	total := e.Used.Plus(e.Overdrawn)
 	g := quota.GrantEntry{Key: e.Key, Epoch: e.Epoch, Life: e.Life, Saved: min(total, quota.Most)}
 	limit := l.limitOf(e.Key)
-	if limit == nil { // gone, or not known here yet
+	if limit == nil { // removed, or not known here yet
 		return g, now.Sub(l.started) >= unknownFor
 	}
-	if !limit.Endures() { // it would be booked nowhere
+	if !limit.Endures() { // nothing would book it
 		return g, true
 	}
 	if e.Life >= r.Incarnation {
@@ -68,7 +69,7 @@ func (l *Ledger) bookRecovered(now quota.Time, r *quota.Report, e *quota.ReportE
 		return g, true
 	}
 	b.settleDead(al, e, total)
-	if !al.final { // its journal may forget it when the log has nothing of it out
+	if !al.final { // the journal may drop it once the log has nothing out for the process
 		b.dirty = b.dirty || len(al.log().pending) == 0
 		return g, false
 	}
@@ -79,9 +80,9 @@ func (l *Ledger) bookRecovered(now quota.Time, r *quota.Report, e *quota.ReportE
 // unknownFor is how long a new leader may not know an existing limit.
 const unknownFor = 30 * time.Second
 
-// finalReport books a report that a process sent before it died, and that arrived
-// after its death was known. Nobody is there to be answered. One that speaks a
-// lease later is not dead.
+// finalReport books a report that a process sent before it died and that arrived after its death
+// was known. It needs no answer. A process that reports more than a lease after its death was not
+// dead.
 func (b *bucket) finalReport(now quota.Time, lease time.Duration, r *quota.Report, e *quota.ReportEntry) bool {
 	if !b.endures() {
 		return false
@@ -100,7 +101,7 @@ func (b *bucket) finalReport(now quota.Time, lease time.Duration, r *quota.Repor
 		if al := b.deadProcess(now, r.From, &last); al != nil {
 			out, ret := al.out, al.ret
 			used := b.settleDead(al, &last, e.Used.Plus(e.Overdrawn))
-			al.out = max(0, out-used) // its journal may know of more
+			al.out = max(0, out-used) // its journal may know of more use
 			al.ret = min(ret, al.out)
 			b.pool.Add(-al.ret)
 		}
@@ -109,10 +110,10 @@ func (b *bucket) finalReport(now quota.Time, lease time.Duration, r *quota.Repor
 	return false
 }
 
-// deadProcess finds the record of a dead process, or makes it if there is something
-// of it to book. What no leader had marked of a bucket was used of an implicit promise,
-// nobody knows when: it counts as used now, because the next leader takes a node whose
-// journal has told everything for one that used nothing else.
+// deadProcess finds the allocation of a dead process, or adds one if there is anything of it to
+// book. Use of a bucket for which no leader wrote a mark was use of an implicit grant, at an
+// unknown time. It counts as used now, because the next leader assumes that a node whose journal
+// has been reported used nothing else.
 func (b *bucket) deadProcess(now quota.Time, id quota.NodeID, e *quota.ReportEntry) *allocation {
 	for i := range b.allocations {
 		al := &b.allocations[i]
@@ -143,6 +144,8 @@ func (b *bucket) deadProcess(now quota.Time, id quota.NodeID, e *quota.ReportEnt
 	})
 }
 
+// settleDead books the counts of a dead process and returns what is new of them. Its unused tokens
+// return to the pool.
 func (b *bucket) settleDead(al *allocation, e *quota.ReportEntry, total quota.Units) (used quota.Units) {
 	known := al.used.Plus(al.over)
 	if known < e.Saved {
@@ -160,11 +163,11 @@ func (b *bucket) settleDead(al *allocation, e *quota.ReportEntry, total quota.Un
 	case e.Window != 0:
 		late = min(max(0, b.before(e)-known), used)
 	}
-	if b.tier.Kind == quota.TokenBucket { // the journal has no time: its counts are at most a burst old
+	if b.tier.Kind == quota.TokenBucket { // the journal has no times: its counts are at most a burst old
 		used = min(used, max(al.out, b.limit.BurstUnits()))
 	}
 	b.pool.Add(min(al.out-used, al.ret).Plus(late).Plus(back))
-	if b.tier.Kind != quota.TokenBucket { // there it may be what was held
+	if b.tier.Kind != quota.TokenBucket { // of a token bucket it may be the held tokens
 		b.admitted, b.attempted = b.admitted.Plus(used), b.attempted.Plus(used)
 	}
 	if used > 0 || back > 0 || al.out > 0 {
@@ -175,15 +178,14 @@ func (b *bucket) settleDead(al *allocation, e *quota.ReportEntry, total quota.Un
 	return used
 }
 
-// memory is how long a dead process is remembered, so that its journal can
-// still tell.
+// memory is how long a dead process is remembered, so that its journal can still be reported.
 const memory = 10 * time.Minute
 
-// maxDead dead processes, or two for each node if that is more, are remembered of an
-// bucket: all nodes may die at once, and die again.
+// maxDead bounds the dead processes that a bucket remembers; the bound is two for each node if that
+// is more: all nodes may die at once, and die again.
 const maxDead = 16
 
-// forgottenAt is the time after which the allocation may be dropped from the books, if it stays silent.
+// forgottenAt is the time after which the allocation may be dropped if it stays silent.
 func (al *allocation) forgottenAt(b *bucket) quota.Time {
 	silent := al.reported.Add(max(remember, b.inFlightLease()))
 	switch {
@@ -194,11 +196,11 @@ func (al *allocation) forgottenAt(b *bucket) quota.Time {
 	case al.closed && al.out == 0 && al.saved >= al.used.Plus(al.over):
 		return silent
 	}
-	return never // it may speak again, and may still hold what it was given
+	return never // it may report again, and may still hold its tokens
 }
 
-// forget drops what need not be remembered. Of a dead process that is forgotten too early,
-// what it had out is lost, and the counts in its journal may be booked twice.
+// forget drops allocations that are no longer needed. If a dead process is forgotten too early, its
+// tokens are lost, and the counts in its journal may be booked twice.
 func (b *bucket) forget(now quota.Time, nodes int) {
 	b.allocations = slices.DeleteFunc(b.allocations, func(al allocation) bool { return now > al.forgottenAt(b) })
 	var dead []int
@@ -219,8 +221,8 @@ func (b *bucket) forget(now quota.Time, nodes int) {
 	}
 }
 
-// sooner orders dead processes by which is forgotten first: those that have nothing
-// more to tell, and then those that died first.
+// sooner orders dead processes by which is forgotten first: those whose counts are all committed,
+// then those that died first.
 func (al *allocation) sooner(o *allocation) int {
 	if al.final != o.final {
 		if al.final {

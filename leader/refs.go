@@ -2,9 +2,9 @@ package leader
 
 import "github.com/quorate/quorate/internal/quota"
 
-// refs numbers the buckets, so that reports need not name keys that the leader knows.
-// Numbers are used again: there are at most as many as there were buckets at one
-// time, and so at most MaxKeys. From 1.
+// refs numbers the buckets, from 1, so that reports need not name keys that the leader knows.
+// Numbers are reused: there are at most as many as there were buckets at one time, so at most
+// MaxKeys.
 type refs struct {
 	buckets []*bucket
 	free    []uint32
@@ -25,11 +25,10 @@ func (rs *refs) remove(b *bucket) {
 	rs.free = append(rs.free, b.ref)
 }
 
-// find returns the bucket that an entry means by its number, and the place of the
-// member in it. It returns nil if the number or the member is unknown, or if the
-// bucket is not of the key that the entry is about. No two openings of keys of one
-// process have the same epoch, so a number that was assigned again since does not
-// match.
+// find returns the bucket that an entry refers to by number, and the index of the member's
+// allocation. It returns nil if the number or the member is unknown, or if the bucket is of another
+// key. The epochs of all openings of keys by one process differ, so a number that was reassigned
+// since does not match.
 func (l *Ledger) find(r *quota.Report, e *quota.ReportEntry) (*bucket, int) {
 	if e.Ref == 0 || int(e.Ref) > len(l.refs.buckets) {
 		return nil, 0
@@ -46,7 +45,7 @@ func (l *Ledger) find(r *quota.Report, e *quota.ReportEntry) (*bucket, int) {
 	return nil, 0
 }
 
-// sameOpening reports whether the entry is of the opening that the record is about.
+// sameOpening reports whether the entry is of the opening that the allocation is for.
 func (al *allocation) sameOpening(r *quota.Report, e *quota.ReportEntry) bool {
 	return al.epoch == e.Epoch && al.inc == r.Incarnation && al.node == r.From && !al.dead
 }

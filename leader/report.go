@@ -10,23 +10,23 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// MaxCheckpoint bounds the lines of one checkpoint in bytes, as KeyLevel.MaxSize counts
-// them. A single line may be larger.
+// MaxCheckpoint bounds the lines of one checkpoint in bytes, as counted by KeyLevel.MaxSize. A
+// single line may be larger.
 const MaxCheckpoint = 4 << 20
 
-// Checkpoint returns the levels that moved since the last call, at most limit of
-// them and MaxCheckpoint bytes. What members wait for goes first. More says whether some are left
-// for the next call. A level that moved by so little that a failover would hardly show it comes
+// Checkpoint returns the levels that changed since the last call, at most limit of them and
+// MaxCheckpoint bytes. Those that members wait for come first. More reports whether some are left
+// for the next call. A level that changed so little that a failover would hardly show it comes
 // later: see bucket.matters.
 func (l *Ledger) Checkpoint(now quota.Time, limit int) []quota.KeyLevel {
 	return l.checkpoint(now, limit, true)
 }
 
-// Flush has the next checkpoints say of every bucket what the log does not know, however little it is.
+// Flush makes the next checkpoints write every difference from the log, however small.
 func (l *Ledger) Flush(now quota.Time) { l.flushBehind(now, 0, math.MaxInt) }
 
-// CheckpointWanted is Checkpoint of what members wait for alone: it looks at no other bucket,
-// and what it writes is not held up by them. Wants says whether there is any.
+// CheckpointWanted is Checkpoint for the buckets that members wait for only. It reads no other
+// bucket, so these lines wait for no others. Wants reports whether there are any.
 func (l *Ledger) CheckpointWanted(now quota.Time, limit int) []quota.KeyLevel {
 	return l.checkpoint(now, limit, false)
 }
@@ -47,7 +47,7 @@ func (l *Ledger) checkpoint(now quota.Time, limit int, all bool) []quota.KeyLeve
 	for n := l.moved.len(); all && n > 0 && l.write(&c, l.moved.first(), false); n-- {
 		l.visits++
 		b := l.moved.pop()
-		if b.queued = b.dirty && !b.dropped; b.queued { // too many promises wait for the log
+		if b.queued = b.dirty && !b.dropped; b.queued { // it was skipped: too many promises wait for the log
 			l.moved.push(b)
 		}
 	}
@@ -59,17 +59,17 @@ func (l *Ledger) checkpoint(now quota.Time, limit int, all bool) []quota.KeyLeve
 	return c.out
 }
 
-// checkpoint is one that is being made.
+// checkpoint is a checkpoint that is being made.
 type checkpoint struct {
 	now  quota.Time
 	most int // lines
 	out  []quota.KeyLevel
 	size int
-	full bool // a line had no room
+	full bool // a line did not fit
 }
 
-// write adds the line of a bucket, if there is anything to say: a member waits for it, or it matters.
-// It returns false if there is no room for it.
+// write adds the line of a bucket if it is needed: a member waits for it, or it matters. It returns
+// false if the line does not fit.
 func (l *Ledger) write(c *checkpoint, b *bucket, wanted bool) bool {
 	if b.dropped || l.current(b) == nil || !b.moved() || b.tier.Kind == quota.Concurrency {
 		return true
@@ -81,7 +81,7 @@ func (l *Ledger) write(c *checkpoint, b *bucket, wanted bool) bool {
 			b.behind, b.behindSince = true, c.now
 			l.behind.push(b)
 		}
-		b.wakeBy(c.now.Add(linger)) // it may go without a line
+		b.wakeBy(c.now.Add(linger)) // it may be dropped without a line
 		l.note(c.now, b)
 		return true
 	}
@@ -99,7 +99,7 @@ func (l *Ledger) write(c *checkpoint, b *bucket, wanted bool) bool {
 	c.out = append(c.out, kl)
 	b.dirty, b.overdue = false, false
 	b.logged = loggedLevel{kl.Level, c.now, kl.WindowStart, true}
-	if !b.saved { // it may go from now on
+	if !b.saved { // it may be dropped from now on
 		b.wakeBy(c.now.Add(linger))
 	}
 	b.saved = true
@@ -107,7 +107,7 @@ func (l *Ledger) write(c *checkpoint, b *bucket, wanted bool) bool {
 	return true
 }
 
-// want asks for a checkpoint of the bucket at once: a member waits for it.
+// want requests a checkpoint of the bucket at once, because a member waits for it.
 func (l *Ledger) want(b *bucket) {
 	if b.dirty = true; !b.wanted {
 		b.wanted = true
@@ -115,28 +115,28 @@ func (l *Ledger) want(b *bucket) {
 	}
 }
 
-// Query says which keys Rates returns.
+// Query selects the keys that Rates returns.
 type Query struct {
 	Order  quota.RateOrder
-	Top    int                        // at most so many
-	Limits func(quota.LimitName) bool // of these limits
-	Prefix string                     // that begin with this
-	Label  string                     // that have this label, name=value; empty is any
-	After  *quota.KeyRate             // that come after this one in the order; nil is all
+	Top    int                        // at most this many
+	Limits func(quota.LimitName) bool // only of these limits
+	Prefix string                     // only keys with this prefix
+	Label  string                     // only keys with this label, name=value; empty is any
+	After  *quota.KeyRate             // only keys after this one in the order; nil is all
 }
 
 func (q *Query) matches(k *quota.Key) bool {
 	return q.Limits(k.LimitName) && strings.HasPrefix(k.Key, q.Prefix) && quota.HasLabel(k.Key, q.Label)
 }
 
-// behind reports whether a key comes after what has been seen.
+// behind reports whether a key comes after q.After.
 func (q *Query) behind(k *quota.KeyRate) bool {
 	return q.After == nil || q.Order.Compare(q.After, k) < 0
 }
 
-// Rates returns the first keys in an order, in memory for these alone. Keys that only
-// the range's log remembers, since nobody has used them under this leader, come after
-// those that are used, as far as there is room.
+// Rates returns the first keys in an order, with memory for these only. Keys that are only in the
+// range's log, because they were not used under this leader, follow the used ones, as far as there
+// is room.
 func (l *Ledger) Rates(now quota.Time, q Query) []quota.KeyRate {
 	s := l.ScanRates(q)
 	for s.Some(now, math.MaxInt) {
@@ -144,7 +144,7 @@ func (l *Ledger) Rates(now quota.Time, q Query) []quota.KeyRate {
 	return s.Take(now)
 }
 
-// RateScan is a Rates in steps. A key whose bucket is opened between two of them may be missing.
+// RateScan is Rates in steps. A key whose bucket is opened between two steps may be missing.
 type RateScan struct {
 	ledger *Ledger
 	query  Query
@@ -157,7 +157,7 @@ func (l *Ledger) ScanRates(q Query) *RateScan {
 	return &RateScan{ledger: l, query: q, top: quota.TopRates{Order: q.Order, Most: q.Top}}
 }
 
-// Some reads so many keys, and returns true if some are left.
+// Some reads at most this many keys, and returns true if some are left.
 func (s *RateScan) Some(now quota.Time, most int) (more bool) {
 	l := s.ledger
 	for ; s.at < len(l.refs.buckets) && most > 0; s.at, most = s.at+1, most-1 {
@@ -173,12 +173,12 @@ func (s *RateScan) Some(now quota.Time, most int) (more bool) {
 	return s.at < len(l.refs.buckets)
 }
 
-// Take returns what was read.
+// Take returns the result.
 func (s *RateScan) Take(now quota.Time) []quota.KeyRate {
 	return s.ledger.withSaved(now, s.top.Take(), s.query)
 }
 
-// withSaved fills the rates up with keys of the log, in the order of their names.
+// withSaved fills the result up with keys of the log, in the order of their names.
 func (l *Ledger) withSaved(now quota.Time, out []quota.KeyRate, q Query) []quota.KeyRate {
 	room := quota.TopRates{Most: q.Top - len(out)}
 	if room.Most == 0 {
@@ -197,8 +197,7 @@ func (l *Ledger) withSaved(now quota.Time, out []quota.KeyRate, q Query) []quota
 	return out
 }
 
-// Key returns what the ledger knows of one key; false if it has no limit.
-// Looking at a key does not open it.
+// Key returns the state of one key; false if it has no limit. It does not open the key.
 func (l *Ledger) Key(now quota.Time, k quota.Key) (quota.KeyRate, bool) {
 	b := l.bucket(k)
 	if b == nil {
@@ -236,8 +235,8 @@ func (b *bucket) keyRate(now quota.Time) quota.KeyRate {
 	return k
 }
 
-// utilisation is demand, in tokens per second, as a part of what the tier refills; of
-// what is in flight, the part that is.
+// utilisation is demand, in tokens per second, as a part of the tier's refill; for Concurrency, the
+// part that is in flight.
 func (b *bucket) utilisation(demand float64) float64 {
 	full := float64(b.tier.Burst)
 	if b.tier.Kind == quota.Concurrency {

@@ -7,26 +7,26 @@ import (
 )
 
 const (
-	// maxRequests bounds the decide requests of one member that the ledger remembers,
-	// the newest: eight messages of the most that a message holds, about half a
-	// megabyte. One that is forgotten can be neither repeated nor cancelled.
+	// maxRequests bounds the decide requests of one member that the ledger remembers, the newest:
+	// eight full messages, about half a megabyte. A forgotten one can be neither repeated nor
+	// cancelled.
 	maxRequests = 4096
-	// keepRequests is how long those of a member that asks no more are kept: a
-	// path that was broken for so long may still bring what was cancelled then.
+	// keepRequests is how long the requests of a member are kept after its last one: a path that
+	// was broken for that long may still deliver what was cancelled then.
 	keepRequests = time.Hour
 )
 
-// requester is what one life of a member has asked, and what it has cancelled.
+// requester holds the decide requests of one incarnation of a member, and those that it cancelled.
 type requester struct {
 	inc   quota.Incarnation
 	last  quota.Time
 	known map[quota.Seq]decideRequest
-	order []quota.Seq // as they came; a ring when it is full
-	next  int         // the oldest, when it is full
+	order []quota.Seq // in order of arrival; a ring when full
+	next  int         // index of the oldest, when full
 }
 
-// decideRequest is one that has been answered, or (as a refusal, without a booking)
-// cancelled.
+// decideRequest is a request that has been answered, or cancelled: then it is a refusal without a
+// booking.
 type decideRequest struct {
 	booking
 	allowed     bool
@@ -34,15 +34,15 @@ type decideRequest struct {
 	wait, retry time.Duration
 }
 
-// booking is what an answer has changed in a bucket.
+// booking is the change that an answer made to a bucket.
 type booking struct {
-	incarnation     uint64 // of the bucket; 0 without one
+	incarnation     uint64 // of the bucket; 0 if nothing was booked
 	at, window      quota.Time
-	taken           quota.Units // out of the pool; below 0 was put in
+	taken           quota.Units // taken from the pool; below 0 is added to it
 	tried, admitted quota.Units
 }
 
-// requester returns the record of a member's life; nil if a later one is known.
+// requester returns the record of a member's incarnation; nil if a later one is known.
 func (l *Ledger) requester(now quota.Time, id quota.NodeID, inc quota.Incarnation) *requester {
 	s := l.requesters[id]
 	if m := l.members[id]; s != nil && inc < s.inc || m != nil && inc < m.inc {
@@ -56,7 +56,7 @@ func (l *Ledger) requester(now quota.Time, id quota.NodeID, inc quota.Incarnatio
 	return s
 }
 
-// remember keeps a decide request in the place of the oldest.
+// remember stores a decide request, in place of the oldest if full.
 func (s *requester) remember(id quota.Seq, q decideRequest) {
 	if _, known := s.known[id]; !known {
 		if len(s.order) < maxRequests {
@@ -70,7 +70,7 @@ func (s *requester) remember(id quota.Seq, q decideRequest) {
 	s.known[id] = q
 }
 
-// forgetRequesters drops the records of members that ask no more.
+// forgetRequesters drops the records of members that have stopped asking.
 func (l *Ledger) forgetRequesters(now quota.Time) {
 	for id, s := range l.requesters {
 		if now.Sub(s.last) > keepRequests {
@@ -79,9 +79,9 @@ func (l *Ledger) forgetRequesters(now quota.Time) {
 	}
 }
 
-// once answers a decide request, and books it if it has not been booked before.
+// once answers a decide request, and books it unless it was booked before.
 func (l *Ledger) once(now quota.Time, q *quota.Ask) quota.Answer {
-	if q.ID == 0 || q.Cost == 0 { // there is nothing to book twice
+	if q.ID == 0 || q.Cost == 0 { // nothing can be booked twice
 		a, _ := l.answer(now, q)
 		return a
 	}
@@ -93,14 +93,14 @@ func (l *Ledger) once(now quota.Time, q *quota.Ask) quota.Answer {
 		return l.repeat(now, q, &was)
 	}
 	a, b := l.answer(now, q)
-	if a.Unsaved { // it is asked again
+	if a.Unsaved { // the caller asks again
 		return a
 	}
 	s.remember(q.ID, decideRequest{b, a.Allowed, a.Why, a.Wait, a.RetryAfter})
 	return a
 }
 
-// repeat gives an answer again, with the level of now.
+// repeat returns the same answer, with the present level.
 func (l *Ledger) repeat(now quota.Time, q *quota.Ask, was *decideRequest) quota.Answer {
 	out := quota.Answer{Allowed: was.allowed, Why: was.why, Wait: was.wait, RetryAfter: was.retry, WindowStart: was.window}
 	if b := l.bucket(q.Key); b != nil {
@@ -110,8 +110,8 @@ func (l *Ledger) repeat(now quota.Time, q *quota.Ask, was *decideRequest) quota.
 	return out
 }
 
-// cancel takes back what was booked for decide requests whose answers the member has
-// not used, and sees to it that those which have not arrived are not booked.
+// cancel reverses the bookings of decide requests whose answers the member has not used. Those that
+// have not arrived yet will not be booked.
 func (l *Ledger) cancel(now quota.Time, b *bucket, r *quota.Report, ids []quota.Seq) {
 	if len(ids) == 0 {
 		return
@@ -128,9 +128,9 @@ func (l *Ledger) cancel(now quota.Time, b *bucket, r *quota.Report, ids []quota.
 	}
 }
 
-// unbook takes a booking back. The counts are as if it had never been. So is the
-// level, except where that is unknown: of a window that has ended, or from
-// before the key was reset or its limit changed, nothing comes back.
+// unbook reverses a booking. The counts become as if it had not happened. The level does too,
+// except for a window that has ended, and for a booking before the key was reset or its limit
+// changed: there nothing returns, because the level would be unknown.
 func (b *bucket) unbook(now quota.Time, booked *booking) {
 	b.attempted = max(0, b.attempted.Plus(-booked.tried))
 	b.admitted = max(0, b.admitted.Plus(-booked.admitted))
@@ -150,30 +150,29 @@ func (b *bucket) unbook(now quota.Time, booked *booking) {
 	b.advance(now)
 }
 
-// isAsked reports whether members ask about the bucket's key: always, or have done so, also by a limit that
-// has changed since.
+// isAsked reports whether decide requests are made for the key: always for limits of its kind, or
+// earlier, possibly under a limit that has changed since.
 func (b *bucket) isAsked() bool { return b.limit.AsksLeader() || b.asked.at > 0 }
 
 // room is what is missing until the bucket is full.
 func (b *bucket) room() quota.Units { return max(0, b.limit.BurstUnits()-b.level()) }
 
-// rooms remembers how little was missing until the bucket was full, over time.
-// A level that is full gains no more; had a decide request not been booked, the level
-// would have been full earlier, and have gained less. So no more of it is given
-// back than was missing at all times since.
+// rooms records the least room of the bucket over time. A full level gains nothing: had a decide
+// request not been booked, the level would have been full earlier and have gained less. So no more
+// of the booking is returned than the least room since.
 //
-// Later entries have more room: what matters of the past are its peaks.
+// Rooms increase along the list: of the past, only the minima up to now matter.
 type rooms []room
 
 type room struct {
 	at   quota.Time
-	room quota.Units // the least since the entry before
+	room quota.Units // least room since the previous entry
 }
 
-// maxRooms bounds the entries: at the bound two become one, which is as careful
-// as the more careful of them.
+// maxRooms bounds the entries. At the bound two become one, with the smaller room of the two.
 const maxRooms = 64
 
+// note adds the present room, and drops earlier entries that are not below it.
 func (r *rooms) note(at quota.Time, left quota.Units) {
 	s := *r
 	n := len(s)
@@ -193,7 +192,7 @@ func (r *rooms) note(at quota.Time, left quota.Units) {
 	*r = s
 }
 
-// since returns the least room after t; now is that of now.
+// since returns the least room after t; now is the present room.
 func (r rooms) since(t quota.Time, now quota.Units) quota.Units {
 	for _, e := range r {
 		if e.at > t {
@@ -203,7 +202,7 @@ func (r rooms) since(t quota.Time, now quota.Units) quota.Units {
 	return now
 }
 
-// fill takes room away after t.
+// fill reduces the room after t.
 func (r *rooms) fill(t quota.Time, by quota.Units) {
 	old := *r
 	*r = nil

@@ -10,13 +10,14 @@ import (
 // The cost of upkeep depends on what is due, not on the number of buckets: no method that is called
 // periodically visits all buckets.
 //
-//   - Sweep visits a bucket when its alarm goes off (timers). The alarm is never later than the
+//   - Sweep visits a bucket when its alarm is due (timers). The alarm is never later than the
 //     next moment at which time alone changes something that others can see: see Ledger.nextAlarm.
 //     It may be earlier: then the visit sets it again.
-//   - Checkpoint reads the list of buckets that have moved since the last one (Ledger.moved), and
-//     TopSince that of buckets with new counts (Ledger.counted).
-//   - What concerns all buckets at once (the death of a member, changed limits) is a change that
-//     each bucket applies at its own moment before it is used for anything else: see change.
+//   - Checkpoint reads the list of buckets that have changed since the last one (Ledger.moved),
+//     and TopSince that of buckets with new counts (Ledger.counted).
+//   - An event that concerns all buckets at once (the death of a member, changed limits) is a
+//     change that each bucket applies, as of its moment, before it is used for anything else: see
+//     change.
 
 // never is the alarm of a bucket that only a report or a request can change.
 const never = quota.Time(math.MaxInt64)
@@ -24,18 +25,18 @@ const never = quota.Time(math.MaxInt64)
 const (
 	// sweepEvery is the shortest time between two visits to a bucket that time has changed.
 	sweepEvery = 500 * time.Millisecond
-	// maxEarly bounds the buckets that one Sweep visits before their time, to make room.
+	// maxEarly bounds the buckets that one Sweep visits before their alarm, to make room.
 	maxEarly = 4096
 )
 
-// wakeBy asks for a visit at a moment, or earlier. The ledger learns of it in note.
+// wakeBy requests a visit at or before t. note passes it to the timers.
 func (b *bucket) wakeBy(t quota.Time) { b.alarm = min(b.alarm, t) }
 
-// note files a bucket that has been worked on under all that is due now: the next checkpoint, the
-// next list of top keys, the next visit. Everything that changes a bucket ends with it.
+// note lists a changed bucket for all that is due: the next checkpoint, the next list of top keys,
+// the next visit. Every method that changes a bucket ends with it.
 func (l *Ledger) note(now quota.Time, b *bucket) {
 	if b.dirty && !b.queued {
-		if b.tier.Kind == quota.Concurrency { // what is in flight dies with its nodes
+		if b.tier.Kind == quota.Concurrency { // requests in flight die with their nodes
 			b.dirty = false
 		} else {
 			b.queued = true
@@ -43,7 +44,7 @@ func (l *Ledger) note(now quota.Time, b *bucket) {
 		}
 	}
 	if b.counted == nil && b.attempted != b.listed.attempted {
-		for range 2 { // more than one comes, so that the places of buckets that are gone do not pile up
+		for range 2 { // more than one is removed for each that is added, so empty places do not pile up
 			if l.counted.len() > 0 && l.counted.first() == nil {
 				l.counted.pop()
 				l.topLeft = max(0, l.topLeft-1)
@@ -57,10 +58,10 @@ func (l *Ledger) note(now quota.Time, b *bucket) {
 	l.timers.set(b, b.alarm)
 }
 
-// nextAlarm is the next moment, at least sweepEvery from now, at which time alone changes something that
-// a visit has to note: measurements of the live error that are complete, a promise that must be renewed, a
-// member's record that may be forgotten, or a bucket that equals a new one. The bucket has
-// been visited.
+// nextAlarm is the next moment, at least sweepEvery from now, at which time alone changes something
+// that a visit has to handle: measurements of the live error are complete, a promise must be
+// renewed, an allocation may be forgotten, or the bucket equals a new one. The bucket has been
+// visited.
 func (l *Ledger) nextAlarm(now quota.Time, b *bucket) quota.Time {
 	at := never
 	by := func(t quota.Time) { at = min(at, t) }
@@ -97,8 +98,8 @@ func (l *Ledger) nextAlarm(now quota.Time, b *bucket) quota.Time {
 	return max(at, now.Add(sweepEvery))
 }
 
-// renewAt is when the promise to a member with a rate must be renewed, if none is on its way to the
-// log: see bucket.late.
+// renewAt is when the promise to a member with a rate must be renewed; never while one is on its
+// way to the log. See bucket.late.
 func (al *allocation) renewAt(lease time.Duration) quota.Time {
 	if al.charged == 0 || al.dead || len(al.log().pending) > 0 {
 		return never
@@ -118,15 +119,15 @@ func (b *bucket) late(now quota.Time, lease time.Duration) bool {
 	return false
 }
 
-// Sweep does what time alone asks for: it ends learning, forgets allocations that
-// have been silent for a minute, and drops buckets that are full and that
-// nobody holds: a new bucket would be the same. Call it about once a second.
+// Sweep handles what is due by time alone: it ends learning, drops allocations that have been
+// silent for a minute, and drops buckets that are full and of which no member holds anything: a new
+// bucket would be the same. Call it about once a second.
 func (l *Ledger) Sweep(now quota.Time) {
 	for l.SweepSome(now, math.MaxInt) {
 	}
 }
 
-// SweepSome is Sweep in steps of at most so many buckets: call it again, without delay, as long
+// SweepSome is Sweep in steps of at most this many buckets. Call it again, without delay, as long
 // as it returns true.
 func (l *Ledger) SweepSome(now quota.Time, most int) (more bool) {
 	l.settleLearning(now)
@@ -146,7 +147,7 @@ func (l *Ledger) SweepSome(now quota.Time, most int) (more bool) {
 	return len(l.changes) > 0 || l.timers.due(now) || len(l.expiry) > 0 && l.expiry[0].FullAt <= now
 }
 
-// visit does what time alone asks for in one bucket, and sets its next alarm.
+// visit handles what is due by time alone in one bucket, and sets its next alarm.
 func (l *Ledger) visit(now quota.Time, b *bucket) {
 	l.visits++
 	if b = l.current(b); b == nil {
@@ -165,8 +166,8 @@ func (l *Ledger) visit(now quota.Time, b *bucket) {
 	l.note(now, b)
 }
 
-// makeRoom visits buckets before their time where more than half of the room is used: those that
-// are kept only for people go.
+// makeRoom visits buckets before their alarm if more than half of MaxKeys is used: those that are
+// kept only for display are dropped.
 func (l *Ledger) makeRoom(now quota.Time, most int) int {
 	var early []*bucket
 	for len(l.buckets) >= l.cfg.MaxKeys/2 && most > 0 && len(early) < maxEarly && l.timers.due(now.Add(linger)) {
@@ -179,21 +180,21 @@ func (l *Ledger) makeRoom(now quota.Time, most int) int {
 	return most
 }
 
-// change is an event that concerns every bucket. It costs nothing when it happens: a bucket
-// applies it, as of the moment of the change, before anything else is done with it, and Sweep
-// sees to those that nobody uses. Nothing has happened to the bucket in between, so the result is
-// the same as if all buckets had applied it at once.
+// change is an event that concerns every bucket. It costs nothing when it happens: a bucket applies
+// it, as of the moment of the change, before its next use, and Sweep applies it to unused buckets.
+// The bucket does not change in between, so the result is the same as if all buckets had applied it
+// at once.
 type change struct {
 	at     quota.Time
-	limits *quota.Limits // changed limits; nil for a change of a member
+	limits *quota.Limits // nil for a change of a member
 
 	node   quota.NodeID
-	heard  bool // the member's outstanding grants are settled: its state as of the change
+	heard  bool // the member's outstanding grants are settled; known is its state at that moment
 	known  member
-	gone   bool // its processes before that incarnation have ended
+	gone   bool // its processes with an incarnation below before have ended
 	before quota.Incarnation
 	died   quota.Time
-	soft   bool // only where nothing stays charged to it until its lease is over
+	soft   bool // only for buckets that keep nothing charged to it until its lease is over
 }
 
 // happens adds a change for all buckets.
@@ -204,11 +205,11 @@ func (l *Ledger) happens(c *change) {
 	l.changes = append(l.changes, *c)
 }
 
-// happened is the number of changes that have happened so far.
+// happened is the number of changes so far.
 func (l *Ledger) happened() uint64 { return l.trimmed + uint64(len(l.changes)) }
 
-// current applies to a bucket the changes that it has not seen. It returns nil if one of them
-// has ended the bucket.
+// current applies to a bucket the changes that it has not applied yet. It returns nil if one of
+// them dropped the bucket.
 func (l *Ledger) current(b *bucket) *bucket {
 	if b.seen == l.happened() {
 		return b
@@ -246,12 +247,12 @@ func (c *change) apply(l *Ledger, b *bucket) {
 	}
 }
 
-// catchUpChanges applies changes to buckets that nobody has used since, at most so many, in the
-// order of their numbers, and forgets changes that all have applied. It returns how many more may
-// be visited.
+// catchUpChanges applies changes to buckets that have not been used since, at most this many, in
+// the order of their numbers, and drops changes that all have applied. It returns how many visits
+// are left.
 func (l *Ledger) catchUpChanges(most int) int {
 	for ; len(l.changes) > 0 && most > 0; l.cursor++ {
-		if l.cursor >= len(l.refs.buckets) { // a round ends
+		if l.cursor >= len(l.refs.buckets) { // a round ends: all buckets have applied the changes up to until
 			n := l.until - l.trimmed
 			l.changes, l.trimmed = append([]change(nil), l.changes[n:]...), l.until
 			l.cursor, l.until = -1, l.happened()
@@ -265,7 +266,7 @@ func (l *Ledger) catchUpChanges(most int) int {
 	return most
 }
 
-// timers is a heap of buckets by the time of their alarm; bucket.timer is the place in it.
+// timers is a heap of buckets by the time of their alarm. bucket.timer is the index in it, from 1.
 type timers []alarm
 
 type alarm struct {
@@ -273,7 +274,7 @@ type alarm struct {
 	bucket *bucket
 }
 
-// set moves the alarm of a bucket to a time, if that is earlier; see pop.
+// set moves the alarm of a bucket to a time, if that is earlier. Only pop and remove end an alarm.
 func (t *timers) set(b *bucket, at quota.Time) {
 	switch {
 	case b.timer > 0 && (*t)[b.timer-1].at <= at || at == never:
@@ -390,11 +391,11 @@ func (e *expiry) pop() *savedLevel {
 	return first
 }
 
-// bucketQueue is a list of buckets, oldest first, in blocks: no operation on it takes time in
-// proportion to its length, and the place of a bucket stays where it is. A place may be emptied.
+// bucketQueue is a list of buckets, oldest first, in blocks. No operation takes time in proportion
+// to its length, and the place of a bucket does not move. A place may be set to nil.
 type bucketQueue struct {
 	blocks [][]*bucket
-	from   int // in the first block
+	from   int // index in the first block
 	n      int
 }
 

@@ -6,19 +6,19 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// A line in the log is for a failover. While a key's level is near what its last line lets the next
-// leader expect, a new line would change little: a quiet key, which gains more than is used of it,
-// needs none at all.
+// The lines in the log are for a failover. While a key's level is near the one that its last line
+// makes the next leader expect, a new line would change little. A quiet key, which gains more than
+// is used, needs no line at all.
 
 const (
-	// strayPart of the burst is how far the level may be from what the log says before a line is
-	// written with the next checkpoint.
+	// strayPart is the inverse of the part of the burst by which the level may differ from the log
+	// before the next checkpoint writes a line.
 	strayPart = 32
 	// writeWithin is how long a smaller difference may last.
 	writeWithin = 10 * time.Second
 )
 
-// loggedLevel is what the log says of a bucket; nothing if it has no line.
+// loggedLevel is what the log states about a bucket; zero if it has no line.
 type loggedLevel struct {
 	level      quota.Units
 	at, window quota.Time
@@ -39,7 +39,7 @@ func (b *bucket) expected(now quota.Time) quota.Units {
 	return burst
 }
 
-// strayed is by how much the level differs from that.
+// strayed is how far the level differs from the expected one.
 func (b *bucket) strayed(now quota.Time) quota.Units {
 	level := b.level()
 	if b.endures() {
@@ -50,9 +50,8 @@ func (b *bucket) strayed(now quota.Time) quota.Units {
 	return max(d, -d)
 }
 
-// matters reports whether the next checkpoint should have a line of a bucket that has moved: the
-// level is far from what the log says, a member lets go of the key or has died, or a promise will
-// soon be used up.
+// matters reports whether the next checkpoint needs a line of a changed bucket: the level is far
+// from the log's, a member closes the key or has died, or a promise will soon be used up.
 func (b *bucket) matters(now quota.Time, lease time.Duration) bool {
 	if b.answersLogged() && (b.limit.AsksLeader() || b.own.unwritten) || b.logsAll() || b.strayed(now) > b.limit.BurstUnits()/strayPart || b.late(now, lease) {
 		return true
@@ -82,15 +81,15 @@ func (b *bucket) matters(now quota.Time, lease time.Duration) bool {
 	return false
 }
 
-// logsAll reports whether every line matters: where counts are durable by themselves, and not only
-// because no promise may be lost; and of a sliding window, because what it returns depends on when it was
-// used.
+// logsAll reports whether every change matters: where counts are durable in themselves, and not
+// only because no promise may be lost; and for a sliding window, because what it returns depends on
+// when it was used.
 func (b *bucket) logsAll() bool {
 	return b.tier.Kind == quota.SlidingWindow || b.endures() && (b.limit.Durable || b.tier.Kind != quota.TokenBucket)
 }
 
-// worthWriting reports whether a little difference is ever written: where counts endure, and where it
-// is more than what refills while a leader is elected.
+// worthWriting reports whether a small difference is ever written: where counts endure, and where
+// it is more than the refill while a leader is elected.
 func (b *bucket) worthWriting(now quota.Time) bool {
 	return b.endures() || b.strayed(now) > b.refill(electing)
 }
@@ -98,8 +97,8 @@ func (b *bucket) worthWriting(now quota.Time) bool {
 // electing is how long a range has no leader, at least, when one dies: followers wait that long.
 const electing = time.Second
 
-// flushBehind lists buckets for the next checkpoint, however little they have moved, if that was so long ago.
-// At most so many at once.
+// flushBehind lists buckets for the next checkpoint whose difference, however small, has lasted for
+// age. At most this many at once.
 func (l *Ledger) flushBehind(now quota.Time, age time.Duration, most int) {
 	for ; most > 0 && l.behind.len() > 0 && now.Sub(l.behind.first().behindSince) >= age; most-- {
 		l.visits++

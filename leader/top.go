@@ -8,29 +8,29 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// KeyCount is what was asked for of one key.
+// KeyCount is the count of one key since the last list.
 type KeyCount struct {
 	Key                 string
 	Attempted, Admitted quota.Units
 }
 
-// TopKeys are the most requested keys of a limit, in descending order. At most Rest was asked of
-// any other key.
+// TopKeys are the most requested keys of a limit, in descending order. Any other key was requested
+// at most Rest.
 type TopKeys struct {
 	Limit quota.LimitName
 	Keys  []KeyCount
 	Rest  quota.Units
 }
 
-// listing is what of a bucket's counts TopSince has returned.
+// listing is the part of a bucket's counts that TopSince has returned.
 type listing struct{ attempted, admitted quota.Units }
 
-// maxDeparted bounds the keys whose counts are remembered although their buckets are gone.
+// maxDeparted bounds the keys whose counts are kept after their buckets were dropped.
 const maxDeparted = 1024
 
-// departs notes what was asked of a key since the last TopSince, whose bucket goes.
+// departs keeps the counts of a dropped bucket since the last TopSince.
 func (l *Ledger) departs(b *bucket) {
-	if b.counted != nil { // the list must not keep the bucket until the next TopSince
+	if b.counted != nil { // otherwise the list would keep the bucket in memory until the next TopSince
 		*b.counted, b.counted = nil, nil
 	}
 	d := b.since()
@@ -46,29 +46,30 @@ func (l *Ledger) departs(b *bucket) {
 	l.departed[b.key] = was
 }
 
+// since returns the counts that TopSince has not returned yet.
 func (b *bucket) since() KeyCount {
 	return KeyCount{b.key.Key, max(0, b.attempted-b.listed.attempted), max(0, b.admitted-b.listed.admitted)}
 }
 
-// listed reports whether keys of the counter are listed: those of the first tier of limits that are
-// no caller's own.
+// listed reports whether keys of the counter are listed: those of the first tier of limits that did
+// not arrive with a request.
 func listed(n quota.LimitName) bool {
 	base, tier := n.Base()
 	return tier == 1 && base == n && !n.IsInline()
 }
 
-// TopSince returns, for every limit with requests since the last call, at most each keys, and at
-// most all in all; limits in order. Call it once a minute: what was asked of a key whose bucket
-// went several times in between may be in Rest.
+// TopSince returns, for every limit with requests since the last call, its most requested keys: at
+// most each of one limit, and at most all in total, ordered by limit. Call it once a minute.
+// Requests of a key whose bucket was dropped several times in between may be in Rest.
 func (l *Ledger) TopSince(each, all int) []TopKeys {
 	for l.TopSome(each, math.MaxInt) {
 	}
 	return l.takeTop(each, all)
 }
 
-// TopSome does part of the work of the next TopSince, which has the same each: it looks at up to
-// most of the requested keys. It returns true if some are left. Requests during that work count
-// for the TopSince after that.
+// TopSome does part of the work of the next TopSince, which must have the same each: it reads up to
+// most of the requested keys, and returns true if some are left. Requests made in the meantime
+// count for the TopSince after that.
 func (l *Ledger) TopSome(each, most int) (more bool) {
 	if l.tops == nil {
 		l.tops, l.topLeft = tops{}, l.counted.len()
@@ -77,7 +78,7 @@ func (l *Ledger) TopSome(each, most int) (more bool) {
 		l.visits++
 		l.topLeft--
 		b := l.counted.pop()
-		if b == nil { // it is gone, and departs has noted it
+		if b == nil { // dropped, and noted by departs
 			continue
 		}
 		b.counted = nil
@@ -126,10 +127,10 @@ func (t *TopKeys) cut(each int) {
 	}
 }
 
-// takeTop returns what TopSome has found, with the keys whose buckets are gone.
+// takeTop returns what TopSome has found, with the keys whose buckets were dropped.
 func (l *Ledger) takeTop(each, all int) []TopKeys {
 	for k, d := range l.departed {
-		if t := l.tops[k.LimitName]; t != nil { // it went after TopSome had looked at it
+		if t := l.tops[k.LimitName]; t != nil { // dropped after TopSome had read it
 			if i := slices.IndexFunc(t.Keys, func(c KeyCount) bool { return c.Key == k.Key }); i >= 0 {
 				t.Keys[i].Attempted, t.Keys[i].Admitted = t.Keys[i].Attempted.Plus(d.attempted), t.Keys[i].Admitted.Plus(d.admitted)
 				continue
@@ -155,10 +156,10 @@ func (l *Ledger) takeTop(each, all int) []TopKeys {
 	return slices.DeleteFunc(out, func(t TopKeys) bool { return len(t.Keys) == 0 && t.Rest == 0 })
 }
 
-// reopened is how often the bucket of a key can go within a minute: it lingers.
+// reopened is how often the bucket of a key can be dropped within a minute: it lingers.
 const reopened = 6
 
-// cut leaves at most each keys of every limit, and returns how many there are.
+// cut leaves at most each keys of every limit, and returns how many are left.
 func cut(all []TopKeys, each int) (sum int) {
 	for i := range all {
 		all[i].cut(each)
