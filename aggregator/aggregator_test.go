@@ -15,7 +15,7 @@ var (
 	hardName = quota.LimitName{Namespace: "n", Limit: "hard"}
 )
 
-// rig is a member with a clock, and a leader that grants what the test says.
+// rig is a member with a clock, and a leader that grants what the test specifies.
 type rig struct {
 	*Aggregator
 	t       *testing.T
@@ -24,7 +24,7 @@ type rig struct {
 	grants  quota.Seq
 }
 
-// newRig has a soft and a hard limit of 10/s, burst 20, and a leader.
+// newRig returns a rig with a soft and a hard limit of 10/s, burst 20, and a leader.
 func newRig(t *testing.T, cfg Config) *rig {
 	t.Helper()
 	cfg.Self, cfg.Ranges, cfg.Incarnation = "a", 1, 1
@@ -54,7 +54,7 @@ func (r *rig) check(n quota.LimitName, key string, cost int64) quota.Decision {
 	return r.checkNow(r.clock, n, key, cost)
 }
 
-// want fails unless a check of that cost ends as said.
+// want fails unless a check of that cost has the given outcome.
 func (r *rig) want(n quota.LimitName, cost int64, allowed bool, why quota.Why) {
 	r.t.Helper()
 	if d := r.check(n, "k", cost); d.Allowed != allowed || d.Why != why {
@@ -62,7 +62,7 @@ func (r *rig) want(n quota.LimitName, cost int64, allowed bool, why quota.Why) {
 	}
 }
 
-// collect passes time until there is a report with entries.
+// collect advances the clock until a report has entries.
 func (r *rig) collect() quota.Report {
 	r.t.Helper()
 	for range 400 {
@@ -77,7 +77,7 @@ func (r *rig) collect() quota.Report {
 	return quota.Report{}
 }
 
-// grant answers a report: every key gets what e says.
+// grant answers a report: every key gets a grant with the values of e.
 func (r *rig) grant(rep quota.Report, e quota.GrantEntry) quota.Grant {
 	g := quota.Grant{Range: rep.Range, Term: rep.Term, To: "a", From: "a", At: r.now}
 	for i := range rep.Entries {
@@ -140,7 +140,7 @@ func TestReasons(t *testing.T) {
 		}
 		r.answer(r.collect(), quota.GrantEntry{Tokens: tokens, Cap: tokens, Level: 20 * tokens, Others: 1000 * tokens})
 		r.now = r.now.Add(4 * time.Second)
-		r.Collect(r.now) // at every sync interval in life: what was held is void
+		r.Collect(r.now) // in production at every sync interval: held tokens are void
 		r.want(softName, 20, true, quota.WhyLocal)
 		r.want(softName, 1, false, quota.WhyOverLimit)
 		r.want(hardName, 1, false, quota.WhyCutOff)
@@ -154,7 +154,7 @@ func TestReasons(t *testing.T) {
 		r.limits(soft, hard)
 		r.check(softName, "first", 1)
 		r.check(hardName, "first", 1)
-		r.want(softName, 20, true, quota.WhyEstimate) // all beyond share one bucket
+		r.want(softName, 20, true, quota.WhyEstimate) // all further keys share one bucket
 		if d := r.check(softName, "another", 1); d.Allowed || d.Why != quota.WhyOverLimit {
 			t.Errorf("another key beyond max_keys: allowed %v, %v", d.Allowed, d.Why)
 		}
@@ -165,8 +165,8 @@ func TestReasons(t *testing.T) {
 	})
 }
 
-// TestCeilingsWithoutLeader never had an answer: soft counts locally, hard has
-// nothing to spend.
+// TestCeilingsWithoutLeader checks a member that has never received an answer: soft counts locally, hard has nothing
+// to spend.
 func TestCeilingsWithoutLeader(t *testing.T) {
 	r := newRig(t, Config{})
 	r.want(softName, 1, true, quota.WhyEstimate)
@@ -178,13 +178,13 @@ func TestCeilingsWithoutLeader(t *testing.T) {
 
 func TestRetryKeepsCounters(t *testing.T) {
 	r := newRig(t, Config{})
-	r.Collect(r.now) // everything, which is nothing, and the answer to that
+	r.Collect(r.now) // the full report, which is empty, and its answer
 	r.Apply(r.now, quota.Grant{Term: 1, From: "a", To: "a", At: r.now})
 	r.check(softName, "k", 3)
 	first := r.collect()
 	r.check(softName, "k", 4)
 	sent := r.now
-	second := r.collect() // the first is never answered
+	second := r.collect() // the first report is never answered
 	if d := r.now.Sub(sent); d < 25*time.Millisecond || d > 100*time.Millisecond {
 		t.Errorf("sent again after %v, want about a quarter of an interval", d)
 	}
@@ -198,7 +198,7 @@ func TestRetryKeepsCounters(t *testing.T) {
 	if third.Overdrawn != 8*tokens || third.Unreported != tokens {
 		t.Errorf("after the answer: %+v, want 8 overdrawn, 1 of it unreported", third)
 	}
-	for _, after := range []time.Duration{50, 100, 100, 200, 300, 300} { // the third is not answered, nor what follows
+	for _, after := range []time.Duration{50, 100, 100, 200, 300, 300} { // neither the third report nor a repetition is answered
 		sent := r.now
 		r.collect()
 		if d := r.now.Sub(sent); d < (after-10)*time.Millisecond || d > (after+10)*time.Millisecond {
@@ -224,7 +224,7 @@ func TestNewLeaderIsTold(t *testing.T) {
 		t.Errorf("taught %+v", l)
 	}
 
-	// It got lost: everything is said again, with what there is to learn.
+	// It was lost: the full report is repeated, with the level for the new leader (Learn).
 	again := r.collect()
 	if !again.Full || again.Entries[0].Learn == nil {
 		t.Errorf("told again %+v, want it full and with what a new leader needs", again)
@@ -271,7 +271,7 @@ func TestOldGrantsAreIgnored(t *testing.T) {
 	}
 }
 
-// idle lets a key close: it reports, is answered, and lets go.
+// idle lets a key close: it reports, is answered, and sends its final report.
 func (r *rig) idle(level quota.Units) {
 	r.t.Helper()
 	for range 50 {
@@ -300,7 +300,7 @@ func TestIdleKeys(t *testing.T) {
 		t.Errorf("%d keys after two minutes without use, want none", r.Len())
 	}
 
-	// Back after it was dropped: as good as full, until the leader says more.
+	// A key that was dropped starts full, until the leader reports its level.
 	r.want(softName, 1, true, quota.WhyEstimate)
 	r.answer(r.collect(), quota.GrantEntry{Level: -5 * tokens})
 	r.want(softName, 1, false, quota.WhyOverLimit)
@@ -330,7 +330,7 @@ func TestLimitsSwapped(t *testing.T) {
 	r.answer(r.collect(), quota.GrantEntry{Tokens: 15 * tokens, Cap: 15 * tokens, Level: 15 * tokens})
 	r.want(hardName, 10, true, quota.WhyHeld)
 
-	r.limits(limit(hardName, 1000, quota.Hard)) // soft is gone
+	r.limits(limit(hardName, 1000, quota.Hard)) // soft is removed
 	r.want(softName, 1, false, quota.WhyNoLimit)
 	r.want(hardName, 6, false, quota.WhyOverLimit)
 	r.want(hardName, 5, true, quota.WhyHeld)
@@ -343,7 +343,7 @@ func TestLimitsSwapped(t *testing.T) {
 		t.Errorf("a burst of 3 let 4 tokens pass: %v", d.Why)
 	}
 
-	r.limits(limit(softName, 20, quota.Soft)) // hard is gone; soft is back, as new
+	r.limits(limit(softName, 20, quota.Soft)) // hard is removed; soft is back, as a new limit
 	r.want(hardName, 1, false, quota.WhyNoLimit)
 	r.want(softName, 20, true, quota.WhyEstimate)
 	if n := r.Len(); n != 1 {

@@ -8,10 +8,9 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// What is held to here are counts and ratios, never times: they say the same on a slow
-// machine and on a busy one.
+// These tests compare counts and ratios, never times: their results are the same on slow and on busy machines.
 
-// TestDecisionsAllocateNothing: a decision out of what is held, and a refusal.
+// TestDecisionsAllocateNothing checks a decision out of held tokens, and a refusal.
 func TestDecisionsAllocateNothing(t *testing.T) {
 	a, clock := benchTable(t, []string{"k"})
 	var h Handle
@@ -34,10 +33,9 @@ func TestDecisionsAllocateNothing(t *testing.T) {
 	}
 }
 
-// TestHandleBesideTimeRate: a decision of a handle takes at most half of what one of
-// golang.org/x/time/rate does. Both run by turns, and the fastest of many short turns
-// counts: a neighbour of the machine can make turns slower and none faster. The
-// figure is about 0.1.
+// TestHandleBesideTimeRate: a decision of a handle takes at most half the time of golang.org/x/time/rate. Both run in
+// turns, and the fastest of many short turns counts: another load on the machine makes turns slower, never faster.
+// The ratio is about 0.1.
 func TestHandleBesideTimeRate(t *testing.T) {
 	if testing.Short() || raced {
 		t.Skip("says nothing under the race detector: atomic operations are calls there")

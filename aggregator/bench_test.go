@@ -13,9 +13,8 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// The benchmarks compare the local decision with golang.org/x/time/rate in the
-// same run: read of-ref, the ratio, and not the nanoseconds. Every decision is an allow
-// unless the name says otherwise; a run in which one is not fails.
+// The benchmarks compare the local decision with golang.org/x/time/rate in the same run: read of-ref, the ratio, not
+// the nanoseconds. Every decision is an admission unless the name says otherwise; a run with any other outcome fails.
 
 var benchName = quota.LimitName{Namespace: "n", Limit: "l"}
 
@@ -40,7 +39,7 @@ func benchTable(b testing.TB, keys []string) (*Aggregator, Clock) {
 	return a, clock
 }
 
-// hold answers every open key with a grant of plenty.
+// hold answers every open key with a grant of many tokens.
 func hold(a *Aggregator, now quota.Time) {
 	for _, r := range a.Collect(now) {
 		g := quota.Grant{Range: r.Range, Term: r.Term, From: "a", To: "a", At: now}
@@ -73,7 +72,7 @@ func BenchmarkHeldKey(b *testing.B) {
 	}
 }
 
-// passes is a loop of decisions that all pass.
+// passes runs decisions that all admit.
 func passes(b *testing.B, f func(i int) bool) benchtest.Loop {
 	return func(from, n int) {
 		for i := from; i < from+n; i++ {
@@ -85,7 +84,7 @@ func passes(b *testing.B, f func(i int) bool) benchtest.Loop {
 	}
 }
 
-// refusingTable returns a table whose key has nothing left.
+// refusingTable returns a table with a key that has nothing left.
 func refusingTable() (*Aggregator, Clock) {
 	start := time.Now()
 	clock := func() quota.Time { return quota.Time(time.Since(start)) + 1 }
@@ -158,7 +157,7 @@ func BenchmarkMillionKeys(b *testing.B) {
 	}
 }
 
-// passesTogether is passes for checks that come in batches.
+// passesTogether is passes for batches of checks.
 func passesTogether(b *testing.B, a *Aggregator, seq *benchtest.Requests) benchtest.Loop {
 	const batch = 128
 	return func(from, n int) {

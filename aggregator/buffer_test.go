@@ -9,8 +9,7 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// TestRoomIsUsedAgain: what is collected into memory of before says what a Collect into
-// its own says, and takes no memory of its own.
+// TestRoomIsUsedAgain: reports in reused memory equal those of Collect, and the reuse allocates nothing.
 func TestRoomIsUsedAgain(t *testing.T) {
 	const keys, ranges = 50, 4
 	table := func() (*Aggregator, func(now quota.Time) func() quota.Time) {
@@ -29,7 +28,7 @@ func TestRoomIsUsedAgain(t *testing.T) {
 	b, _ := table()
 	var room Buffer
 	for step := range 5 {
-		now := quota.Time(step+1) * quota.Time(10*time.Second) // longer than what is not answered waits
+		now := quota.Time(step+1) * quota.Time(10*time.Second) // longer than any unanswered report waits
 		for k := range keys {
 			a.checkNow(clock(now), benchName, strconv.Itoa(k), 1)
 			b.checkNow(clock(now), benchName, strconv.Itoa(k), 1)
@@ -44,7 +43,7 @@ func TestRoomIsUsedAgain(t *testing.T) {
 		}
 	}
 	now := quota.Time(time.Minute)
-	again := func() { // nobody answers
+	again := func() { // no report is answered
 		reports := 0
 		for range 4 {
 			now = now.Add(time.Second)

@@ -18,7 +18,7 @@ func ruleOf(name string, tier quota.Tier, set ...func(*quota.Limit)) quota.Limit
 	return l
 }
 
-// perHour is a bucket that yields next to nothing during a test.
+// perHour is a bucket that gains next to nothing during a test.
 func perHour(burst int64) quota.Tier {
 	return quota.Tier{Rate: quota.Rate{Tokens: 1, Per: time.Hour}, Burst: burst}
 }
@@ -34,8 +34,7 @@ func ask(l quota.LimitName, key string, cost int64) quota.Request {
 	return quota.Request{Key: quota.Key{LimitName: l, Key: key}, Cost: cost, MaxWait: quota.LimitsWait}
 }
 
-// TestUndoIsVoid: what was charged to a window or an opening that has ended is
-// not given back to the next.
+// TestUndoIsVoid: a charge of a window or an epoch that has ended is not given back to the next.
 func TestUndoIsVoid(t *testing.T) {
 	for _, kind := range []string{"bucket", "fixed"} {
 		r := newRig(t, Config{})
@@ -53,7 +52,7 @@ func TestUndoIsVoid(t *testing.T) {
 		}
 		r.idle(15 * tokens)
 		r.now = r.now.Add(2 * time.Minute)
-		r.check(n, "k", 7) // a new opening, a new window
+		r.check(n, "k", 7) // a new epoch, a new window
 		c.undo(0)
 		e := r.collect().Entries[0]
 		if got := e.Used + e.Overdrawn - e.Before; got < 7*tokens && e.Used+e.Overdrawn < 7*tokens {
@@ -62,8 +61,7 @@ func TestUndoIsVoid(t *testing.T) {
 	}
 }
 
-// TestUndoAfterAGrant: a grant of the same window that comes between a charge
-// and its undo does not make the charge stay.
+// TestUndoAfterAGrant: a grant of the same window between a charge and its undo does not make the charge permanent.
 func TestUndoAfterAGrant(t *testing.T) {
 	r := newRig(t, Config{})
 	r.limits(ruleOf("l", quota.Window(quota.FixedWindow, 20, time.Hour)))
@@ -80,7 +78,7 @@ func TestUndoAfterAGrant(t *testing.T) {
 		t.Fatal("refused")
 	}
 	g := r.grant(rep, window)
-	g.At = g.At.Add(time.Millisecond) // this one travelled faster, so the clocks are known better
+	g.At = g.At.Add(time.Millisecond) // this one took less time, so the offset of the clocks is more exact
 	r.Apply(r.now, g)
 	c.undo(0)
 	r.check(n, "k", 1)
@@ -89,8 +87,8 @@ func TestUndoAfterAGrant(t *testing.T) {
 	}
 }
 
-// TestUnknownToTheLeader: a leader that has no room for a key, or does not know
-// the limit yet, cannot decide: the node does, as if it could not be asked.
+// TestUnknownToTheLeader: a leader that has no room for a key, or does not know the limit yet, cannot decide. The
+// node decides, as if it could not reach the leader.
 func TestUnknownToTheLeader(t *testing.T) {
 	r := newRig(t, Config{})
 	r.limits(ruleOf("l", perHour(20), atLeader), ruleOf("h", perHour(20), atLeader, hard))
@@ -106,8 +104,7 @@ func TestUnknownToTheLeader(t *testing.T) {
 	}
 }
 
-// TestGrantOfAnOldWindow: tokens and levels of a window that has ended say
-// nothing about this one.
+// TestGrantOfAnOldWindow: tokens and levels of a window that has ended do not count in the current one.
 func TestGrantOfAnOldWindow(t *testing.T) {
 	r := newRig(t, Config{})
 	l := ruleOf("l", quota.Window(quota.FixedWindow, 10, time.Minute), hard)
@@ -141,8 +138,7 @@ func TestGrantOfAnOldWindow(t *testing.T) {
 	r.want(l.LimitName, 4, true, quota.WhyHeld)
 }
 
-// TestResolveAgrees: the table finds names as quota.Limits does, whatever is
-// there to be found.
+// TestResolveAgrees: the table resolves names as quota.Limits does, for any set of limits.
 func TestResolveAgrees(t *testing.T) {
 	all := []quota.LimitName{
 		{Namespace: "n", Limit: "l"}, {Namespace: "n", Limit: quota.Template}, {Namespace: "n", Limit: quota.Default}, quota.Global,
@@ -151,7 +147,7 @@ func TestResolveAgrees(t *testing.T) {
 	for there := range 1 << len(all) {
 		var list []quota.Limit
 		want := quota.LimitName{}
-		for i, n := range slices.Backward(all) { // the first of them counts
+		for i, n := range slices.Backward(all) { // the first of them wins
 			if there&(1<<i) != 0 {
 				want = n
 				list = append(list, limit(n, 1, quota.Soft))
@@ -181,9 +177,9 @@ func TestResolveAgrees(t *testing.T) {
 	}
 }
 
-// TestLevelOfOtherLimits: the leader may have limits of another version than the
-// member for a moment. What it tells of a window then is what is used, and a
-// change that reaches the member before or after gives nothing twice.
+// TestLevelOfOtherLimits: the leader may have another version of the limits than the member for a moment. Its level
+// in a window then stands for the use of the window, and a change that reaches the member earlier or later gives
+// nothing twice.
 func TestLevelOfOtherLimits(t *testing.T) {
 	const small, large, used = 10, 20, 10
 	at := func(count int64) quota.Limit {
@@ -218,9 +214,8 @@ func (s *oneSlot) Settled(quota.Key, quota.Incarnation, quota.Seq) {}
 func (s *oneSlot) Set(c quota.Counts)                              { s.is = c }
 func (s *oneSlot) Free()                                           {}
 
-// TestPeekTakesNothing: whoever asks what remains takes nothing of a fraction that is held, also
-// where the node decides alone: of a limit that its leader is to decide since it was granted. Nor
-// does the journal count anything.
+// TestPeekTakesNothing: a cost of 0 takes nothing of a fraction that is held, also where the node decides alone, for
+// a limit that became one of decide: leader after its grant. The journal counts nothing either.
 func TestPeekTakesNothing(t *testing.T) {
 	var journal oneSlot
 	r := newRig(t, Config{Journal: &journal})

@@ -19,7 +19,7 @@ func (r *rig) needAsk(name string) *Call {
 	return c
 }
 
-// entry is the only entry of the next report.
+// entry returns the only entry of the next report.
 func (r *rig) entry() (quota.Report, quota.ReportEntry) {
 	r.t.Helper()
 	rep := r.collect()
@@ -29,8 +29,8 @@ func (r *rig) entry() (quota.Report, quota.ReportEntry) {
 	return rep, rep.Entries[0]
 }
 
-// TestCancelledAreNamed: reports name what was cancelled until one that names it
-// is answered, also of a key that is closed or about to be, and then no more.
+// TestCancelledAreNamed: reports name cancelled requests until one that names them is answered, also for a key that
+// is closed or closing, and not after that.
 func TestCancelledAreNamed(t *testing.T) {
 	r := newRig(t, Config{})
 	r.limits(ruleOf("l", perHour(20), atLeader))
@@ -44,7 +44,7 @@ func TestCancelledAreNamed(t *testing.T) {
 			t.Errorf("named %v, want %v", e.Cancelled, want)
 		}
 	}
-	r.Cancel(r.clock, one) // the key is closed: nothing of it has been counted
+	r.Cancel(r.clock, one) // the key is closed: nothing is counted
 	lost, e := r.entry()
 	named(e, one.ID)
 	r.Cancel(r.clock, two)
@@ -61,7 +61,7 @@ func TestCancelledAreNamed(t *testing.T) {
 	r.answer(rep, quota.GrantEntry{Level: 20 * tokens})
 
 	r.now = r.now.Add(500 * time.Millisecond)
-	var final quota.Report // the key is let go
+	var final quota.Report // the key closes
 	for !e.Final {
 		final, e = r.entry()
 		named(e)
@@ -77,14 +77,13 @@ func TestCancelledAreNamed(t *testing.T) {
 	if e.Final || e.Epoch == final.Entries[0].Epoch {
 		t.Errorf("named in %+v, want a new opening", e)
 	}
-	r.SetLeader(0, "a", 2) // a new leader is told too
+	r.SetLeader(0, "a", 2) // a new leader receives it too
 	if _, e = r.entry(); !slices.Equal(e.Cancelled, []quota.Seq{four.ID}) {
 		t.Errorf("the new leader is told %v", e.Cancelled)
 	}
 }
 
-// TestCancelledAreBounded: 4096 of a key are remembered, the oldest, and reported
-// 64 at a time.
+// TestCancelledAreBounded: of a key's cancelled requests, the oldest 4096 are remembered, and reported 64 at a time.
 func TestCancelledAreBounded(t *testing.T) {
 	r := newRig(t, Config{})
 	r.limits(ruleOf("l", perHour(20), atLeader))
@@ -109,8 +108,7 @@ func TestCancelledAreBounded(t *testing.T) {
 	}
 }
 
-// TestUnusedAnswer: what a leader admitted is either charged by the call or
-// cancelled, whatever else the call does.
+// TestUnusedAnswer: a leader's admission is either charged by the call or cancelled, on every path through the call.
 func TestUnusedAnswer(t *testing.T) {
 	for _, tc := range []struct {
 		name      string

@@ -15,8 +15,8 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// pair is two members that are asked and told the same: one compacts all that is at rest
-// after every step, the other nothing. Nobody may see the difference.
+// pair is two members with the same calls and grants: one compacts all keys at rest after every step, the other none.
+// No result may differ.
 type pair struct {
 	t         *testing.T
 	rng       *rand.Rand
@@ -51,7 +51,7 @@ func newPair(t *testing.T, seed uint64, calm bool, cfg Config) *pair {
 	return p
 }
 
-// each does the same with both and compares what comes of it.
+// each makes the same call on both and compares the results.
 func (p *pair) each(what string, f func(a *Aggregator) any) any {
 	p.t.Helper()
 	got, want := f(p.both[0]), f(p.both[1])
@@ -63,14 +63,14 @@ func (p *pair) each(what string, f func(a *Aggregator) any) any {
 
 var pairKinds = []quota.Kind{quota.TokenBucket, quota.FixedWindow, quota.SlidingWindow, quota.PeriodicRefill}
 
-// limits are of all kinds, of both ceilings, and change from version to version.
+// limits has all kinds and both ceilings, and changes from version to version.
 func (p *pair) limits(version uint64) {
 	var list []quota.Limit
 	for i, kind := range pairKinds {
 		for j, c := range []quota.Ceiling{quota.Soft, quota.Hard} {
 			n := fmt.Sprintf("l%d%d", i, j)
 			if version > 1 && p.rng.IntN(12) == 0 {
-				continue // it is gone
+				continue // it is removed
 			}
 			burst := 5 + p.rng.Int64N(20)
 			l := quota.Limit{LimitName: quota.LimitName{Namespace: "n", Limit: n}, Kind: kind, Ceiling: c, Rate: quota.Rate{Tokens: 10, Per: time.Second}, Burst: burst}
@@ -153,7 +153,7 @@ func (p *pair) lend(k quota.Key) {
 	}
 }
 
-// look asks what does not open a key, and tells what changes many.
+// look makes calls that do not open a key, and calls that change many keys.
 func (p *pair) look() {
 	k := p.key()
 	switch p.rng.IntN(8) {
@@ -192,7 +192,7 @@ func (p *pair) look() {
 	}
 }
 
-// report collects, and answers some of what has been collected.
+// report collects, and answers some of the collected reports.
 func (p *pair) report() {
 	reps := p.each("collect", func(a *Aggregator) any { return inOrder(a.Collect(p.now)) }).([]quota.Report)
 	p.loose = append(p.loose, reps...)
@@ -204,7 +204,7 @@ func (p *pair) report() {
 	}
 }
 
-// inOrder sorts entries: changed limits are taken over in no order, with none compact as well.
+// inOrder sorts entries: changed limits are applied in no fixed order, also without compaction.
 func inOrder(reps []quota.Report) []quota.Report {
 	for i := range reps {
 		reps[i].Entries = slices.Clone(reps[i].Entries)
@@ -248,7 +248,7 @@ func (p *pair) apply(g quota.Grant) {
 	})
 }
 
-// pass lets time pass, and sweeps.
+// pass advances the clock and sweeps.
 func (p *pair) pass() {
 	p.now = p.now.Add(time.Duration(p.rng.Int64N(int64(time.Millisecond) << p.rng.IntN(11))))
 	if p.rng.IntN(60) == 0 {
@@ -265,7 +265,7 @@ func (p *pair) pass() {
 	p.compacted = max(p.compacted, int(p.both[0].table.compact.size.Load()))
 }
 
-// compare holds all that is known of every key to each other.
+// compare compares the state of every key.
 func (p *pair) compare() {
 	p.t.Helper()
 	all := [2]map[quota.Key]*bucket{{}, {}}
@@ -307,7 +307,7 @@ func (p *pair) compare() {
 	}
 }
 
-// seeds are fewer under the race detector: nothing of this is concurrent.
+// seeds are fewer under the race detector: this test has no concurrency.
 func seeds() uint64 {
 	if raced {
 		return 1
@@ -315,8 +315,8 @@ func seeds() uint64 {
 	return 8
 }
 
-// TestCompactAsWhole: a member that compacts what is at rest decides, reports and drops
-// the same as one that does not, and knows the same.
+// TestCompactAsWhole: a member that compacts keys at rest decides, reports and drops the same as one that does not,
+// and has the same state.
 func TestCompactAsWhole(t *testing.T) {
 	for seed := range seeds() {
 		p := newPair(t, seed, false, Config{Idle: 20 * time.Second})
@@ -338,8 +338,7 @@ func TestCompactAsWhole(t *testing.T) {
 	}
 }
 
-// TestCompactMakesRoom: where there is hardly room, the same keys are dropped: those that
-// have been idle longest.
+// TestCompactMakesRoom: when the table is nearly full, the same keys are dropped: the longest idle.
 func TestCompactMakesRoom(t *testing.T) {
 	for seed := range seeds() {
 		p := newPair(t, seed, true, Config{Idle: time.Minute, MaxKeys: 30})
@@ -355,7 +354,7 @@ func TestCompactMakesRoom(t *testing.T) {
 	}
 }
 
-// TestCold: what was put in is there, whatever comes and goes, and nothing else.
+// TestCold: the store contains exactly the keys that were put and not taken, under any sequence of calls.
 func TestCold(t *testing.T) {
 	rng := rand.New(rand.NewPCG(3, 4))
 	l := quota.Limit{Burst: 1}

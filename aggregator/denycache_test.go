@@ -7,8 +7,7 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// TestRefuses: a refusal is repeated for a handle, and counted, until the cost could
-// pass or something happens to the key.
+// TestRefuses: a refusal is repeated for a handle, and counted, until the cost could pass or the bucket is locked.
 func TestRefuses(t *testing.T) {
 	now := quota.Time(time.Hour)
 	clock := func() quota.Time { return now }
@@ -71,7 +70,7 @@ func TestRefuses(t *testing.T) {
 	}
 }
 
-// TestRefusesLets: nothing is refused unseen where refusals are not enforced.
+// TestRefusesLets: the deny cache refuses nothing where refusals are not enforced.
 func TestRefusesLets(t *testing.T) {
 	for _, l := range []quota.Limit{
 		{Enforcement: quota.Shadow}, {Fraction: 1}, {Kind: quota.FixedWindow}, {Decide: quota.AtLeader},

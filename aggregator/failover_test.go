@@ -7,8 +7,7 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// refused checks that one token of the hard limit is refused so: with that much left, and asked for
-// again after that time.
+// refused checks that one token of the hard limit is refused with this reason, remaining level and retry-after.
 func (r *rig) refused(why quota.Why, remaining int64, after time.Duration) {
 	r.t.Helper()
 	d := r.check(hardName, "k", 1)
@@ -17,9 +16,9 @@ func (r *rig) refused(why quota.Why, remaining int64, after time.Duration) {
 	}
 }
 
-// TestLeaderLost: who holds nothing of a hard limit while nobody leads its range says so, what is
-// left as far as that is known, and to come back when an election may be over; and when it takes
-// longer, in as long as it has taken. The first answer of a leader ends it.
+// TestLeaderLost: without a leader of the range, a node that holds nothing of a hard limit refuses with failover, the
+// known level, and a retry-after at the end of a typical election. If that takes longer, the retry-after is the time
+// that it has taken. The first answer of a leader ends it.
 func TestLeaderLost(t *testing.T) {
 	r := newRig(t, Config{})
 	r.check(hardName, "k", 1)
@@ -52,13 +51,12 @@ func TestLeaderLost(t *testing.T) {
 	r.refused(quota.WhyNotHeld, 15, spacing)
 }
 
-// TestLeaderSilent: a leader that nobody has declared lost, and that has not answered for three
-// intervals and four round trips, is as good as lost; after a lease when_cut_off decides, and
-// callers are not told to come back in milliseconds.
+// TestLeaderSilent: a leader that has not answered for three intervals and four round trips counts as lost, also
+// without LeaderLost. After a lease when_cut_off decides, and the retry-after is not milliseconds.
 func TestLeaderSilent(t *testing.T) {
 	r := newRig(t, Config{})
 	hard := limit(hardName, 20, quota.Hard)
-	hard.Decide = quota.Locally // a member that asks learns it from that
+	hard.Decide = quota.Locally // a member that asks the leader learns it from the missing answer
 	r.limits(hard)
 	r.check(hardName, "k", 1)
 	r.answer(r.collect(), quota.GrantEntry{Level: 15 * tokens, Free: 15 * tokens})
@@ -78,8 +76,8 @@ func TestLeaderSilent(t *testing.T) {
 	r.refused(quota.WhyCutOff, 20, 3*time.Second)
 }
 
-// TestSetAside: what a new leader has set aside for nodes that it has not heard is no use: what is
-// refused for it is not over the limit, and what may be left is not 0.
+// TestSetAside: tokens that a new leader sets aside for nodes that have not reported do not count as used: a check
+// that they refuse is not over the limit, and Remaining includes them.
 func TestSetAside(t *testing.T) {
 	for level, left := range map[quota.Units]int64{-30 * tokens: 15, 0: 20, 15 * tokens: 15} {
 		r := newRig(t, Config{})

@@ -9,8 +9,8 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// TestFloodOfKeys: whoever floods one limit with keys neither keeps those of other limits from being
-// followed, nor passes without limit.
+// TestFloodOfKeys: a flood of keys of one limit neither takes the room of other limits' keys, nor passes without
+// limit.
 func TestFloodOfKeys(t *testing.T) {
 	const most = 1600
 	for _, compacted := range []bool{false, true} {
@@ -29,7 +29,7 @@ func TestFloodOfKeys(t *testing.T) {
 					}
 				}
 			}
-			for _, n := range []quota.LimitName{hardName, other} { // new callers of theirs
+			for _, n := range []quota.LimitName{hardName, other} { // new keys of the other limits
 				key := "caller" + strconv.Itoa(round)
 				r.check(n, key, 1)
 				if b := r.bucketOf(n, key); b == nil {
@@ -51,14 +51,14 @@ func TestFloodOfKeys(t *testing.T) {
 			}
 			r.Sweep(r.now)
 		}
-		// What a bucket of 20 and 10/s yields in 9 s, to those that share it, and a few as room is made.
+		// The flood's keys share a bucket of 20 and 10/s for 9 s; a few more pass when room is made.
 		if asked < 20*most || passed > 200 {
 			t.Errorf("compacted %v: of %d new keys beyond the table %d passed", compacted, asked, passed)
 		}
 	}
 }
 
-// TestFloodOfManyLimits: a flood of keys of many limits leaves places in the table for other limits.
+// TestFloodOfManyLimits: a flood of keys of many limits leaves room in the table for other limits.
 func TestFloodOfManyLimits(t *testing.T) {
 	const most = 3200
 	other := quota.LimitName{Namespace: "m", Limit: "other"}
@@ -88,7 +88,7 @@ func TestFloodOfManyLimits(t *testing.T) {
 	}
 }
 
-// bucketOf returns what is followed of a key, nil if nothing is.
+// bucketOf returns the bucket of a key, or nil.
 func (r *rig) bucketOf(n quota.LimitName, key string) *bucket {
 	s := r.table.find(n)
 	return r.table.known(s, key)

@@ -7,9 +7,8 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// TestGuess: one of three nodes passes its part of a new soft key on the
-// estimate; beyond that a call waits, uncounted, and says how much it wants; one that
-// cannot wait passes.
+// TestGuess: one of three nodes admits its part of a new soft key on the estimate. Beyond that a call waits,
+// uncounted, and reports its cost as wanted; a call that cannot wait passes.
 func TestGuess(t *testing.T) {
 	r := newRig(t, Config{Nodes: 3})
 	try := func() quota.Decision {
@@ -34,7 +33,7 @@ func TestGuess(t *testing.T) {
 	if e.Overdrawn != 4*tokens || e.Refused != 0 || e.Want != 5*tokens {
 		t.Errorf("reported overdrawn %d, refused %d, want %d; want 4, 0 and 5 tokens", e.Overdrawn, e.Refused, e.Want)
 	}
-	// Nothing is free: there is nothing to wait for, the estimate decides.
+	// The leader has nothing free: waiting is useless, the estimate decides.
 	r.answer(rep, quota.GrantEntry{Level: 10 * tokens, Free: 0})
 	for range 5 {
 		if d := try(); !d.Allowed || d.Why != quota.WhyEstimate {
@@ -43,8 +42,8 @@ func TestGuess(t *testing.T) {
 	}
 }
 
-// TestOverBurstSaysWhatRemains: a cost that can never fit is refused without a
-// charge, and the answer still tells what is left.
+// TestOverBurstSaysWhatRemains: a cost that can never fit is refused without a charge, and the decision still has the
+// remaining tokens.
 func TestOverBurstSaysWhatRemains(t *testing.T) {
 	r := newRig(t, Config{})
 	for _, left := range []int64{20, 17} {
@@ -56,9 +55,9 @@ func TestOverBurstSaysWhatRemains(t *testing.T) {
 	}
 }
 
-// TestDoubt: that the others want more than there is does not say that they got it. Who is
-// refused on that guess alone, because nobody answers in time, is told to come back soon,
-// and not when what was guessed has refilled. What the leader has said stays said.
+// TestDoubt: demand of the others above the level does not prove that they got it. A check that is refused on that
+// presumption alone, because no answer comes in time, has a short retry-after, not the time until the presumed use
+// has refilled. If the leader had nothing left, the refusal stays over_limit.
 func TestDoubt(t *testing.T) {
 	for _, free := range []quota.Units{20 * tokens, 0} {
 		r := newRig(t, Config{Nodes: 3})
@@ -77,8 +76,8 @@ func TestDoubt(t *testing.T) {
 	}
 }
 
-// TestGuessOfLargestLimit: what a client may overdraw does not overflow, however large the limit and however
-// old its last grant.
+// TestGuessOfLargestLimit: the overdraft that a client may guess does not overflow, for any limit and any age of its
+// last grant.
 func TestGuessOfLargestLimit(t *testing.T) {
 	r := newRig(t, Config{})
 	r.SetPeers(1)

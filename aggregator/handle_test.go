@@ -7,8 +7,7 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// TestHandle: a handle takes what is held, of the limits in force and of no
-// bucket that is gone.
+// TestHandle: a handle takes held tokens of the current limits, and none of a dropped bucket.
 func TestHandle(t *testing.T) {
 	a, clock := handleTable(t)
 	var h Handle

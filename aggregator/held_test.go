@@ -9,7 +9,7 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// TestTryHeldAll: it decides what TryHeld does, as TryHeld does, and nothing else.
+// TestTryHeldAll: it decides the same checks as TryHeld, with the same results, and no others.
 func TestTryHeldAll(t *testing.T) {
 	keys := []string{quota.WholeKey, "k", strings.Repeat("l", 2*shortKey), "umlaut ä"}
 	for i := range 3 * maxHeld {
@@ -27,7 +27,7 @@ func TestTryHeldAll(t *testing.T) {
 	for _, n := range []quota.LimitName{benchName, {Namespace: "of nobody", Limit: "x"}} {
 		got, want := make([]quota.Decision, len(checks)), make([]quota.Decision, len(checks))
 		for i := range got {
-			got[i] = quota.Decision{Limit: &quota.Limit{}, Remaining: 7} // of an earlier call
+			got[i] = quota.Decision{Limit: &quota.Limit{}, Remaining: 7} // from an earlier call
 		}
 		all.TryHeldAll(n, checks, got)
 		decided := 0

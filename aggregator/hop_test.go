@@ -7,7 +7,7 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// callOf is a call about key k of these limits, one token each.
+// callOf returns a call about key k of these limits, one token each.
 func callOf(names ...quota.LimitName) *Call {
 	var reqs []quota.Request
 	for _, n := range names {
@@ -39,7 +39,8 @@ func TestLeadersWithoutRoom(t *testing.T) {
 	}
 }
 
-// TestAskAfterWaitInVain: a limit waits in vain for a grant; the other limit of the call asks its leader all the same.
+// TestAskAfterWaitInVain: one limit of a call waits for a grant in vain; the other limit asks its leader
+// nevertheless.
 func TestAskAfterWaitInVain(t *testing.T) {
 	r := newRig(t, Config{})
 	shadow, enforced := limit(softName, 20, quota.Hard), limit(hardName, 20, quota.Hard)
@@ -87,7 +88,8 @@ func TestShadowGivesBack(t *testing.T) {
 	}
 }
 
-// TestRefusedElsewhere: a client whose node has refused a check asks no more for as much until the time that the node named.
+// TestRefusedElsewhere: a client whose node has refused a cost does not ask for that cost again before the node's
+// retry-after.
 func TestRefusedElsewhere(t *testing.T) {
 	r := newRig(t, Config{})
 	if r.Decide(r.clock, callOf(hardName)) {

@@ -7,8 +7,8 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// TestInline: a limit that a caller brings along is there when it is asked for, and
-// goes when nobody does.
+// TestInline: a limit that arrives with a request has an entry when it is first looked up, and loses it when it is
+// not used.
 func TestInline(t *testing.T) {
 	now := quota.Time(time.Hour)
 	clock := func() quota.Time { return now }

@@ -12,10 +12,10 @@ import (
 
 func keyed(key string) *bucket { return &bucket{key: key} }
 
-var none compactStore // is compact
+var none compactStore // with no compact key
 
-// TestKeys: what was put in is found, and nothing else, while shards grow and shrink.
-// Some keys differ only behind what lies in their line.
+// TestKeys: the table finds exactly the keys that it contains, while shards grow and shrink. Some keys differ only
+// beyond the bytes in their hot entry.
 func TestKeys(t *testing.T) {
 	k := newKeys()
 	long := strings.Repeat("x", shortKey)
@@ -71,8 +71,7 @@ func TestKeys(t *testing.T) {
 	}
 }
 
-// TestLinesMove: tokens that are taken while keys come and go are taken once, and none
-// is lost.
+// TestLinesMove: tokens that are taken while keys are added and removed are taken once, and none is lost.
 func TestLinesMove(t *testing.T) {
 	const n, each, rounds = 64, 1000, 20
 	k := newKeys()
@@ -114,14 +113,14 @@ func TestLinesMove(t *testing.T) {
 	}
 }
 
-// locked takes a token as decide does, when the quick way has found none.
+// locked takes a token as decide does when held is not enough.
 func locked(b *bucket, urgent *stack) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.take(1, urgent)
 }
 
-// TestLine: what a decision out of what is held touches is one cache line.
+// TestLine: a decision out of held tokens touches one cache line.
 func TestLine(t *testing.T) {
 	if size := reflect.TypeFor[hotEntry]().Size(); size != 64 {
 		t.Errorf("a line has %d bytes; want 64", size)

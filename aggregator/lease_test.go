@@ -7,13 +7,13 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// TestRateEndsWithLease: a rate yields nothing after its lease, however late the member looks at the key. What it
-// accrued then would be there to take for a moment, and the next report would return it. The leader takes what a
-// member returns for tokens that were there all the time.
+// TestRateEndsWithLease: a rate yields nothing after its lease, however late the bucket is accrued. A later yield
+// could be spent for a moment, and the next report would return the rest; the leader takes returned tokens for tokens
+// that were held all the time.
 func TestRateEndsWithLease(t *testing.T) {
 	for _, tc := range []struct {
 		name string
-		look func(*rig) // at the key, a second after the lease
+		look func(*rig) // reads the key, a second after the lease
 	}{
 		{"a report", func(*rig) {}},
 		{"a check", func(r *rig) { r.check(hardName, "k", 1) }},
@@ -37,15 +37,16 @@ func TestRateEndsWithLease(t *testing.T) {
 	}
 }
 
-// TestFractionGoesBack: where a hard limit gives no rate, nothing completes a fraction of a token, so the next report
-// gives it back: it would lie here unused, and the rest of its token with the leader. While a rate adds to it, it stays.
+// TestFractionGoesBack: where a hard limit grants no rate, nothing completes a fraction of a token, so the next
+// report returns it: it would stay here unused, and the rest of its token at the leader. While a rate adds to it, it
+// stays.
 func TestFractionGoesBack(t *testing.T) {
 	for _, tc := range []struct{ rate, held quota.Units }{{0, tokens}, {1, tokens + tokens/2}} {
 		r := newRig(t, Config{})
 		r.check(hardName, "k", 1)
 		r.answer(r.collect(), quota.GrantEntry{Tokens: 2*tokens + tokens/2, Rate: tc.rate, Cap: 3 * tokens, Level: 10 * tokens})
 		r.want(hardName, 1, true, quota.WhyHeld)
-		for range 5 { // it is to keep more than it has
+		for range 5 { // its reserve exceeds held
 			r.want(hardName, 20, false, quota.WhyOverLimit)
 		}
 		if e := r.collect().Entries[0]; e.Held != tc.held {

@@ -8,10 +8,9 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// BenchmarkMemory says what a key of 24 bytes takes while it is open, and after it was
-// used once, reported and closed and is not full again; and how long a garbage
-// collection takes that is forced then. The callers' own keys are not in the heap then.
-// Targets for a million keys: 100 bytes when idle; 30 ms.
+// BenchmarkMemory measures the memory of a key of 24 bytes while it is open, and after it was used once, reported,
+// closed and is not full again; and the duration of a forced garbage collection then. The callers' own keys are not
+// in the heap then. Targets for a million keys: 100 bytes when idle; 30 ms.
 func BenchmarkMemory(b *testing.B) {
 	for _, w := range []struct {
 		name   string
@@ -40,7 +39,7 @@ func BenchmarkMemory(b *testing.B) {
 	}
 }
 
-// idleTable returns a table whose keys were open, one part of them after the other.
+// idleTable returns a table whose keys were opened and closed, one part after the other.
 func idleTable(b testing.TB, n int) *Aggregator {
 	b.Helper()
 	a, clock := benchTable(b, nil)
@@ -54,7 +53,7 @@ func idleTable(b testing.TB, n int) *Aggregator {
 	return a
 }
 
-// closeAll lets time pass until every key has closed, and been compact.
+// closeAll advances the clock until every key is closed and compact.
 func closeAll(b testing.TB, a *Aggregator, now quota.Time) quota.Time {
 	b.Helper()
 	for range 100 {
@@ -77,8 +76,7 @@ func closeAll(b testing.TB, a *Aggregator, now quota.Time) quota.Time {
 	return now
 }
 
-// TestBytesPerKey: a key that is not in use takes little more than its name, whatever it
-// took before.
+// TestBytesPerKey: an unused key takes little more than its name, whatever it took before.
 func TestBytesPerKey(t *testing.T) {
 	if testing.Short() {
 		t.Skip("runs for seconds in one goroutine; left out by -short")

@@ -10,18 +10,18 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// notPacked are the fields of a state that a packed state says nothing of: what openBucket sets
-// before anybody looks, what a bucket at rest has not, and what another field tells.
+// notPacked lists the fields of a state that a packed state omits: those that openBucket sets before they are read,
+// that a bucket at rest does not have, and that follow from other fields.
 var notPacked = []string{
-	"phase", "dead", "closedAt", "as", // of the record, and of being compact
+	"phase", "dead", "closedAt", "as", // from the record, and from being compact
 	"ref", "in", "over", "unpaid", "charged", "overCutOff", "refused", "want", "refunded", "returned", "unconfirmed", "sentBack", "estUsed", "estBack",
 	"allocated", "unbacked", "inFlight", "before", "rate", "cap", "from", "base", "applied", "saved", "place",
 	"opened", "pending", "tries", "sent", "acked", "ackedOver", "ackedBack", "credit", "aside", "lastUse", "due", "openIdx",
 	"cancelled", "apart", "tallied", "denied", "deniedCost", "grantedNothing",
 }
 
-// TestPacked: every field of a closed bucket is remembered, or is one that says nothing
-// until the key is opened. A new field belongs to the one or to the other.
+// TestPacked: every field of a closed bucket is packed, or has no effect until the key is opened. A new field belongs
+// to one of the two.
 func TestPacked(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	for range 200 {
@@ -35,7 +35,7 @@ func TestPacked(t *testing.T) {
 		}
 		b.closedAt = at
 		b.looked = at.Add(time.Duration(rng.Int64N(2000)-1000) * time.Millisecond)
-		b.levelAt, b.stale = at, at.Add(time.Hour) // or when it was looked at would not matter
+		b.levelAt, b.stale = at, at.Add(time.Hour) // otherwise looked has no effect
 		if rng.IntN(2) == 0 {
 			b.since, b.until, b.win, b.slope = 0, 0, 0, 0
 		}
@@ -55,7 +55,7 @@ func TestPacked(t *testing.T) {
 	}
 }
 
-// fieldOf returns an integer or bool field of a state, to be set.
+// fieldOf returns an integer or bool field of a state, for setting.
 func fieldOf(s *state, name string) any {
 	switch name {
 	case "epoch":

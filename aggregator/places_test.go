@@ -6,9 +6,8 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// TestPlacesAreWhole: what a member keeps of a concurrency limit are whole
-// places. A fraction would lie there, and the rest of its place with the leader,
-// so that all are refused although one is free.
+// TestPlacesAreWhole: a member keeps only whole places of a concurrency limit. A fraction would stay here, and the
+// rest of its place at the leader, so that all are refused although one is free.
 func TestPlacesAreWhole(t *testing.T) {
 	r := newRig(t, Config{})
 	r.limits(quota.Limit{LimitName: hardName, Kind: quota.Concurrency, Burst: 40, Ceiling: quota.Hard})

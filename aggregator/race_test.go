@@ -11,18 +11,17 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// TestCountsUnderLoad has many callers on one key and on many, while the driver
-// collects, grants, swaps limits and sweeps: what callers were let pass is what
-// the reports say in the end, to the token.
+// TestCountsUnderLoad has many callers on one key and on many, while the driver collects, grants, changes limits and
+// sweeps. In the end, the reports contain exactly the admitted costs, to the token.
 func TestCountsUnderLoad(t *testing.T) { countsUnderLoad(t, 200, 5*time.Millisecond) }
 
-// TestCountsCompact: the same while keys are closed, compact and restored all the time.
+// TestCountsCompact is the same while keys are closed, compacted and restored all the time.
 func TestCountsCompact(t *testing.T) { countsUnderLoad(t, 5000, time.Second) }
 
 func countsUnderLoad(t *testing.T, keys int, step time.Duration) {
 	const callers, checks = 8, 20_000
 	r := newRig(t, Config{MaxKeys: 10_000})
-	r.compactIn = 0 // keys are compact and restored as often as can be
+	r.compactIn = 0 // keys are compacted and restored as often as possible
 	var now atomic.Int64
 	now.Store(int64(start))
 	clock := func() quota.Time { return quota.Time(now.Load()) }
@@ -65,7 +64,7 @@ func countsUnderLoad(t *testing.T, keys int, step time.Duration) {
 				e := &rep.Entries[i]
 				spent[opening{e.Key, e.Epoch}] = e.Used + e.Overdrawn
 			}
-			if rng.IntN(10) > 0 { // else the answer is lost
+			if rng.IntN(10) > 0 { // otherwise the answer is lost
 				r.answer(rep, quota.GrantEntry{Tokens: tokens, Rate: tokens, Cap: 2 * tokens, Level: 20 * quota.Token})
 			}
 		}
@@ -83,7 +82,7 @@ func countsUnderLoad(t *testing.T, keys int, step time.Duration) {
 		}
 		break
 	}
-	for range 1000 { // long enough for every key to report and let go
+	for range 1000 { // long enough for every key to report and close
 		drive(0)
 	}
 	var sum quota.Units

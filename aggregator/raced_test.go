@@ -2,5 +2,5 @@
 
 package aggregator
 
-// raced: the race detector is built in, under which an atomic operation is a call.
+// raced reports that the race detector is built in, which turns an atomic operation into a call.
 const raced = true

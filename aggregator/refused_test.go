@@ -7,9 +7,9 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// TestRefusalThatMayNotHold: a leader refuses what the next grant may allow: because callers gave back
-// tokens here that it does not know of, or because members hold what is missing. The call waits for that
-// grant, and reports tell the leader not to count its refusal.
+// TestRefusalThatMayNotHold: a leader refuses a cost that the next grant may admit, because it does not know of
+// tokens that callers gave back here, or because members hold the missing tokens. The call waits for that grant, and
+// reports cancel the request, so that the leader does not count its refusal.
 func TestRefusalThatMayNotHold(t *testing.T) {
 	for name, c := range map[string]struct {
 		back int64
@@ -52,7 +52,7 @@ func TestRefusalThatMayNotHold(t *testing.T) {
 			if c.need == Nothing {
 				return
 			}
-			if r.Decide(r.clock, call); call.Need != c.need { // as the caller does that has begun to wait
+			if r.Decide(r.clock, call); call.Need != c.need { // as a caller does that has begun to wait
 				t.Fatalf("need %v the second time, want %v", call.Need, c.need)
 			}
 			call.Final = true

@@ -7,12 +7,12 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// TestShare: the part of a limit that a node takes for its own when it is cut off is what
-// it has had for seconds, not what it heard in an odd moment. Less is believed sooner.
+// TestShare: the share that a node takes when it is cut off is its average over seconds, not one outlying grant. A
+// smaller share counts sooner.
 func TestShare(t *testing.T) {
 	type told struct {
 		part float64
-		n    int // grants, one each 100 ms
+		n    int // number of grants, 100 ms apart
 	}
 	for name, c := range map[string]struct {
 		told     []told

@@ -7,8 +7,7 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// TestSlowRates: the estimate of a rate of less than a unit per second refills
-// too, exactly on time.
+// TestSlowRates: the estimate refills exactly on time, also at a rate of less than a unit per second.
 func TestSlowRates(t *testing.T) {
 	const day = 24 * time.Hour
 	for _, r := range []quota.Rate{{Tokens: 1, Per: 365 * day}, {Tokens: 1, Per: 30 * day}, {Tokens: 7, Per: 365 * day}, {Tokens: 1, Per: day}} {

@@ -8,7 +8,7 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// sums are what was decided of each limit.
+// sums holds the decisions of each limit.
 type sums map[quota.LimitName]tallied
 
 func (s sums) add(n quota.LimitName, admitted, refused quota.Units) {
@@ -17,7 +17,7 @@ func (s sums) add(n quota.LimitName, admitted, refused quota.Units) {
 	s[n] = t
 }
 
-// tallyCheck checks a key and notes what came of it.
+// tallyCheck checks a key and adds the outcome to sums.
 func (p *pair) tallyCheck(want sums) {
 	k, cost := p.key(), 1+p.rng.Int64N(3)
 	if k.LimitName.Limit == "busy" {
@@ -33,8 +33,8 @@ func (p *pair) tallyCheck(want sums) {
 	}
 }
 
-// TestTally: what is told of every limit is what was decided, each once: over openings of
-// keys, compact ones, ranges without a leader, limits that come and go.
+// TestTally: the tally of every limit contains each decision once: over epochs of keys, compact ones, ranges without
+// a leader, and limits that are added and removed.
 func TestTally(t *testing.T) {
 	if testing.Short() {
 		t.Skip("runs for seconds in one goroutine; left out by -short")
@@ -84,7 +84,7 @@ func told(a *Aggregator, to sums) {
 	})
 }
 
-// TestTallyAllocatesNothing: nor does it for a key that has changed.
+// TestTallyAllocatesNothing: a tally allocates nothing, also for a key that has changed.
 func TestTallyAllocatesNothing(t *testing.T) {
 	a, clock := benchTable(t, []string{"k"})
 	b, _ := a.find(quota.Key{LimitName: benchName, Key: "k"})
@@ -99,8 +99,8 @@ func TestTallyAllocatesNothing(t *testing.T) {
 	}
 }
 
-// TestTallyOfCostsThatNeverFit: a request that costs more than the burst, or than max_cost, is
-// counted as refused, once, however it is asked.
+// TestTallyOfCostsThatNeverFit: a request that costs more than the burst, or than max_cost, is counted as refused,
+// once, on every path.
 func TestTallyOfCostsThatNeverFit(t *testing.T) {
 	l := quota.Limit{
 		LimitName: quota.LimitName{Namespace: "n", Limit: "l"}, Rate: quota.Rate{Tokens: 10, Per: time.Second}, Burst: 20, MaxCost: 30,
@@ -131,8 +131,8 @@ func TestTallyOfCostsThatNeverFit(t *testing.T) {
 	}
 }
 
-// TestTallyOfCallsThatComeAgain: what a limit in shadow refuses in a call that then asks the
-// leader of another limit is counted once, by the tally and in the report, however often it is decided.
+// TestTallyOfCallsThatComeAgain: a refusal of a limit in shadow, in a call that then asks the leader of another
+// limit, is counted once, in the tally and in the report, however often the call is decided.
 func TestTallyOfCallsThatComeAgain(t *testing.T) {
 	for name, cost := range map[string]int64{"more than the burst": 50, "more than is left": 20} {
 		r := newRig(t, Config{})

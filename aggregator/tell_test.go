@@ -8,7 +8,7 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// tells passes time, and returns the reports of everything that were made in it, and when.
+// tells advances the clock, and returns the full reports of that time, and when they were made.
 func (r *rig) tells(d time.Duration) (reports []quota.Report, at []time.Duration) {
 	began := r.now
 	for ; r.now.Sub(began) <= d; r.now = r.now.Add(10 * time.Millisecond) {
@@ -23,7 +23,7 @@ func (r *rig) tells(d time.Duration) (reports []quota.Report, at []time.Duration
 	return reports, at
 }
 
-// newTerm is a rig with an open key and a new leader, which has been told nothing.
+// newTerm returns a rig with an open key and a new leader, which has received nothing.
 func newTerm(t *testing.T) *rig {
 	r := newRig(t, Config{Sync: 100 * time.Millisecond, Lease: 3 * time.Second})
 	r.check(softName, "k", 1)
@@ -32,8 +32,8 @@ func newTerm(t *testing.T) *rig {
 	return r
 }
 
-// TestTellsBacksOff: a new leader that does not answer is told everything four times after three
-// intervals each, and then after twice as long each time, up to a lease.
+// TestTellsBacksOff: a new leader that does not answer gets the full report four times, three intervals apart, and
+// then each time after twice as long, up to a lease.
 func TestTellsBacksOff(t *testing.T) {
 	r := newTerm(t)
 	_, at := r.tells(12 * time.Second)
@@ -50,8 +50,8 @@ func TestTellsBacksOff(t *testing.T) {
 	}
 }
 
-// TestAnyAnswerEndsTelling: a new leader that answers the first time it was told everything, after the
-// third, is not told again.
+// TestAnyAnswerEndsTelling: a new leader that answers the first full report, after the third was sent, gets no
+// further one.
 func TestAnyAnswerEndsTelling(t *testing.T) {
 	r := newTerm(t)
 	reports, _ := r.tells(800 * time.Millisecond)

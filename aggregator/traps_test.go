@@ -13,9 +13,8 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// TestTrapGrantOverUnsent: gubernator's owner broadcasts a state that replaces
-// what a peer has counted and not sent yet. What was used here since the report
-// that a grant answers stays counted, and is in the next report.
+// TestTrapGrantOverUnsent: the owner in gubernator broadcasts a state that replaces counts which a peer has not sent
+// yet. Here, use since the report that a grant answers stays counted, and is in the next report.
 func TestTrapGrantOverUnsent(t *testing.T) {
 	for _, n := range []quota.LimitName{softName, hardName} {
 		r := newRig(t, Config{})
@@ -25,7 +24,7 @@ func TestTrapGrantOverUnsent(t *testing.T) {
 		rep := r.collect()
 		r.want(n, 1, true, quota.WhyHeld) // after the report, before its answer
 		r.answer(rep, quota.GrantEntry{Level: 15 * tokens})
-		r.want(n, 15, false, quota.WhyOverLimit) // 14 are left of the 15 that the leader knows of
+		r.want(n, 15, false, quota.WhyOverLimit) // 14 are left of the 15 that the leader reported
 		next := r.collect().Entries[0]
 		if got := next.Used + next.Overdrawn - rep.Entries[0].Used - rep.Entries[0].Overdrawn; got != tokens {
 			t.Errorf("%v: the next report has %d units more, want the token used meanwhile", n, got)
@@ -33,20 +32,19 @@ func TestTrapGrantOverUnsent(t *testing.T) {
 	}
 }
 
-// TestTrapBurstInGrants: gubernator's broadcast makes the limit the burst, and
-// stamps the state with the time of its arrival. A grant carries neither: a limit
-// of 10/s keeps its burst of 20, and a grant that was a second on its way is of
-// the leader's moment.
+// TestTrapBurstInGrants: the broadcast of gubernator turns the limit into the burst, and stamps the state with the
+// time of its arrival. A grant carries neither: a limit of 10/s keeps its burst of 20, and a grant that took a second
+// counts from the leader's time.
 func TestTrapBurstInGrants(t *testing.T) {
 	r := newRig(t, Config{})
 	r.want(softName, 20, true, quota.WhyEstimate)
-	r.answer(r.collect(), quota.GrantEntry{}) // the difference of the clocks is known now
+	r.answer(r.collect(), quota.GrantEntry{}) // this measures the offset of the clocks
 	r.check(softName, "k", 1)
 	g := r.grant(r.collect(), quota.GrantEntry{})
 	r.now = r.now.Add(time.Second)
 	r.Apply(r.now, g)
 	r.want(softName, 11, false, quota.WhyOverLimit)
-	r.want(softName, 10, true, quota.WhyEstimate) // what a second yields
+	r.want(softName, 10, true, quota.WhyEstimate) // the yield of a second
 	r.answer(r.collect(), quota.GrantEntry{})
 	r.now = r.now.Add(2500 * time.Millisecond)
 	r.want(softName, 20, true, quota.WhyEstimate)
@@ -65,18 +63,16 @@ func (r *rig) together(names ...quota.LimitName) (bool, []quota.Decision) {
 	return r.Decide(r.clock, &c), c.Out
 }
 
-// trapLimit is a limit that yields nothing while a test runs.
+// trapLimit is a limit that gains nothing during a test.
 func trapLimit(name string, burst int64, more ...quota.Tier) quota.Limit {
 	return quota.Limit{
 		LimitName: quota.LimitName{Namespace: "n", Limit: name}, Rate: quota.Rate{Tokens: 1, Per: time.Hour}, Burst: burst, More: more,
 	}
 }
 
-// TestTrapRefusedIsCharged: envoyproxy/ratelimit increments a counter that is
-// over its limit, and those of the descriptors beside it. Here a refusal charges
-// nothing: neither the limit that refuses, nor its other tiers, nor its parent,
-// nor the limits named beside it, before or behind it; and one of them is enough
-// to refuse.
+// TestTrapRefusedIsCharged: envoyproxy/ratelimit increments a counter that is over its limit, and those of the
+// descriptors beside it. Here a refusal charges nothing: neither the limit that refuses, nor its other tiers, its
+// parent, or the limits named before and after it in the call. One refusal is enough to refuse the call.
 func TestTrapRefusedIsCharged(t *testing.T) {
 	r := newRig(t, Config{})
 	hour := func(n int64) quota.Tier { return quota.Window(quota.PeriodicRefill, n, time.Hour) }
@@ -117,9 +113,9 @@ func TestTrapRefusedIsCharged(t *testing.T) {
 	}
 }
 
-// TestTrapCheckThenCharge: envoyproxy/ratelimit can be told not to increment
-// what is over its limit, but looks and increments in two steps. Here callers
-// on one key, through one limit or two at once, take exactly what there is.
+// TestTrapCheckThenCharge: envoyproxy/ratelimit can be configured not to increment a counter over its limit, but
+// reads and increments in two steps. Here callers on one key, through one limit or two at once, take exactly the
+// available tokens.
 func TestTrapCheckThenCharge(t *testing.T) {
 	for _, two := range []bool{false, true} {
 		for range 20 {
@@ -143,8 +139,8 @@ func TestTrapCheckThenCharge(t *testing.T) {
 				})
 			}
 			wg.Wait()
-			// A call holds for a moment what it then gives back, so another may be
-			// refused meanwhile; when all are done nothing is missing.
+			// A call holds tokens for a moment that it then gives back, so another may be refused at the same time.
+			// When all are done, nothing is missing.
 			for ok := true; ok; {
 				if ok, _ = r.together(names...); ok {
 					passed.Add(1)
@@ -157,8 +153,8 @@ func TestTrapCheckThenCharge(t *testing.T) {
 	}
 }
 
-// TestTrapOneAnswerForTwo: a call that names one limit of the leader's twice
-// asks twice; the answer to a small cost does not pay a large one.
+// TestTrapOneAnswerForTwo: a call that names one leader-decided limit twice asks twice; the answer to a small cost
+// does not pay a large one.
 func TestTrapOneAnswerForTwo(t *testing.T) {
 	r := newRig(t, Config{})
 	l := trapLimit("precious", 100)
@@ -185,9 +181,8 @@ func TestTrapOneAnswerForTwo(t *testing.T) {
 	}
 }
 
-// TestTrapAnswerOfAnother: a call that names a limit twice, of which the leader is
-// asked about the second only, charges both costs: the first is not taken for
-// what was answered to the second.
+// TestTrapAnswerOfAnother: a call names a limit twice and asks the leader about the second only. It charges both
+// costs: the answer to the second does not pay the first.
 func TestTrapAnswerOfAnother(t *testing.T) {
 	r := newRig(t, Config{})
 	l := trapLimit("waits", 100)
@@ -222,8 +217,8 @@ func (o oneOverride) Override(k quota.Key) *quota.Override {
 	return nil
 }
 
-// TestTrapOverrideInShadow: envoyproxy/ratelimit enforces an override of a rule
-// in shadow mode. Here an override changes how much, never whether it counts.
+// TestTrapOverrideInShadow: envoyproxy/ratelimit enforces an override of a rule in shadow mode. Here an override
+// changes the amount, never the enforcement.
 func TestTrapOverrideInShadow(t *testing.T) {
 	for _, c := range []struct {
 		name        string
@@ -248,9 +243,9 @@ func TestTrapOverrideInShadow(t *testing.T) {
 	}
 }
 
-// TestTrapJoinedKeys: envoyproxy/ratelimit joins keys and values with "_", so
-// that a_b and c meet a and b_c. Every pair of a name and a key, and of a parent's
-// key, has a bucket of its own here: each is used up once, by itself.
+// TestTrapJoinedKeys: envoyproxy/ratelimit joins keys and values with "_", so that a_b and c collide with a and b_c.
+// Here every pair of a name and a key, and of a parent's key, has its own bucket: each is used up once,
+// independently.
 func TestTrapJoinedKeys(t *testing.T) {
 	r := newRig(t, Config{})
 	template := trapLimit(quota.Template, 1)
@@ -273,9 +268,8 @@ func TestTrapJoinedKeys(t *testing.T) {
 	}
 }
 
-// TestTrapManyNames: quotaservice keeps statistics of every name for ever. Here
-// a million keys and dynamic names are as many buckets as max_keys allows; the
-// rest share one bucket of each limit.
+// TestTrapManyNames: quotaservice keeps statistics of every name permanently. Here a million keys and dynamic names
+// make as many buckets as max_keys allows; the rest share one bucket of each limit.
 func TestTrapManyNames(t *testing.T) {
 	if testing.Short() {
 		t.Skip("one goroutine asks a million times; left out by -short")
@@ -295,7 +289,7 @@ func TestTrapManyNames(t *testing.T) {
 			beyond++
 		}
 	}
-	if beyond > 20 { // the burst of what the keys beyond share
+	if beyond > 20 { // the burst of the shared bucket
 		t.Errorf("%d keys beyond pass; want at most 20", beyond)
 	}
 	if n := r.Len(); n < most-most/16 || n > most || len(r.slots()) != 2 {
@@ -308,9 +302,8 @@ func TestTrapManyNames(t *testing.T) {
 	}
 }
 
-// TestTrapStuckReaper: a key that takes a year to be full again stays, and does
-// not keep those idle behind it, which are as good as new: they go, and a
-// template whose max_keys they filled has room again.
+// TestTrapStuckReaper: a key that takes a year to be full again stays, and does not keep the idle keys behind it,
+// which are full: they are dropped, and a template whose max_keys they filled has room again.
 func TestTrapStuckReaper(t *testing.T) {
 	r := newRig(t, Config{Idle: time.Minute})
 	year, template := trapLimit("year", 10), limit(quota.LimitName{Namespace: "n", Limit: quota.Template}, 20, quota.Soft)

@@ -8,9 +8,8 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// TestWheel: a bucket is due at the first moment of its range's phase that is not before
-// what was asked for, so less than a sync interval later; the wheel wakes for it, and within an
-// interval in any case; and ranges do not come together.
+// TestWheel: a bucket is due at the first moment of its range's phase that is not before the requested time, so less
+// than a sync interval later. The wheel wakes for it, and at least once in an interval. Ranges are not due together.
 func TestWheel(t *testing.T) {
 	const sync = 100 * time.Millisecond
 	for seed := range uint64(50) {

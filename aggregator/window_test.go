@@ -7,8 +7,8 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// TestWindowEndsEarly: a hard window ends here before it does at the leader. What was
-// used in it since the last report is told as of it, not of the one before.
+// TestWindowEndsEarly: a hard window ends here before it ends at the leader. Use since the last report is reported in
+// that window, not in the previous one.
 func TestWindowEndsEarly(t *testing.T) {
 	r := newRig(t, Config{})
 	l := ruleOf("l", quota.Window(quota.FixedWindow, 10, time.Minute), hard)
@@ -21,7 +21,7 @@ func TestWindowEndsEarly(t *testing.T) {
 	r.want(l.LimitName, 2, true, quota.WhyHeld)
 
 	b, _ := r.find(key("l", "k"))
-	for _, now := range []quota.Time{ends.Add(-100 * time.Microsecond), ends.Add(-1)} { // no way is held to take less than 200 us
+	for _, now := range []quota.Time{ends.Add(-100 * time.Microsecond), ends.Add(-1)} { // a round trip takes at least 200 us
 		r.now = now
 		r.want(l.LimitName, 1, false, quota.WhyNotHeld)
 		if e := b.reported(r.now, 1); e.Held != 0 || e.Window != begins || e.Used != 2*tokens || e.Before != 0 {
@@ -36,8 +36,8 @@ func TestWindowEndsEarly(t *testing.T) {
 	}
 }
 
-// TestRefundWhileClosing: what is given back after the final report of a key begins its next opening,
-// unless the window ends meanwhile.
+// TestRefundWhileClosing: a refund after the final report of a key begins its next epoch, unless the window ends
+// before.
 func TestRefundWhileClosing(t *testing.T) {
 	const per = time.Minute
 	for _, next := range []bool{false, true} {
@@ -70,15 +70,14 @@ func TestRefundWhileClosing(t *testing.T) {
 	}
 }
 
-// reported is what b says in a report.
+// reported returns the counts in the next report of b.
 func (b *bucket) reported(now quota.Time, term quota.Term) (e quota.ReportEntry) {
 	b.fill(&e, now, term)
 	return e
 }
 
-// TestPeriodBeginsAnew: a leader that has not heard of a use yet tells a later start of the same
-// period. What was used since the earlier start counts in it, what is held stays, and what is
-// given back comes back.
+// TestPeriodBeginsAnew: a leader that has not received a use yet reports a later start of the same period. Use since
+// the earlier start counts in it, held tokens stay, and refunds count.
 func TestPeriodBeginsAnew(t *testing.T) {
 	const per = time.Minute
 	for _, c := range []quota.Ceiling{quota.Soft, quota.Hard} {
@@ -99,7 +98,7 @@ func TestPeriodBeginsAnew(t *testing.T) {
 			pushed.Seq = 0 // answers nothing
 			r.answer(pushed, told(first, 3*tokens))
 			before := r.now
-			r.want(l.LimitName, 1, true, quota.WhyHeld) // its leader hears of the two, and not yet of this one
+			r.want(l.LimitName, 1, true, quota.WhyHeld) // its leader receives the two, and not yet this one
 			taken := &Taken{At: before, windows: []takenIn{{b().entry, "k", b().win}}}
 			r.now = r.now.Add(time.Millisecond)
 			begins := r.now
@@ -115,8 +114,8 @@ func TestPeriodBeginsAnew(t *testing.T) {
 	}
 }
 
-// TestPeriodEndsEarly: what was used in a hard period that ends here before it does at the leader
-// is of it until it has ended there too, and what is used after is of the next.
+// TestPeriodEndsEarly: use in a hard period that ends here before it ends at the leader belongs to it until it has
+// ended there too; later use belongs to the next.
 func TestPeriodEndsEarly(t *testing.T) {
 	const per = time.Minute
 	r := newRig(t, Config{})
