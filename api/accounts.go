@@ -71,7 +71,7 @@ func (s *accountCalls) applyChecked(ctx context.Context, by, id string, ttl time
 	case account.Full:
 		return nil, storeFull(out.Message + "; nothing was applied")
 	}
-	return nil, &apierr.Error{Code: codes.Internal, HTTP: http.StatusInternalServerError, Reason: "INTERNAL", Detail: fmt.Sprintf("the node answered with outcome %d, which is none", out.Code)}
+	return nil, &apierr.Error{Code: codes.Internal, HTTP: http.StatusInternalServerError, Reason: "INTERNAL", Detail: fmt.Sprintf("the node answered with the unknown outcome %d", out.Code)}
 }
 
 func storeFull(detail string) *apierr.Error {

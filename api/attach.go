@@ -308,7 +308,7 @@ func (a *attachment) refused(limits []*quoratev1.LimitRefusals) error {
 			return apierr.InvalidName(field+"namespace", err)
 		}
 		if !a.names(l.GetNamespace()) {
-			return apierr.Invalid(field+"namespace", "%q is none that the attachment named", l.GetNamespace())
+			return apierr.Invalid(field+"namespace", "%q is not a namespace of the attachment", l.GetNamespace())
 		}
 		if err := a.has(l.GetNamespace(), rbac.Check); err != nil {
 			return err
@@ -332,7 +332,7 @@ func (a *attachment) permit(entries []quota.ReportEntry) error {
 			continue
 		}
 		if !a.names(e.Key.Namespace) {
-			return apierr.Invalid("report", "entries[%d].namespace: %q is none that the attachment named", i, e.Key.Namespace)
+			return apierr.Invalid("report", "entries[%d].namespace: %q is not a namespace of the attachment", i, e.Key.Namespace)
 		}
 		if err := a.has(e.Key.Namespace, rbac.Check); err != nil {
 			return err

@@ -84,16 +84,16 @@ type generation struct {
 // generation.
 const maxSpare = 10_000
 
-// serves reports whether g is for inForce or for a newer set: a call that read the limits just
+// serves reports whether g is for active or for a newer set: a call that read the limits just
 // before a change must not bring the old ones back.
-func (g *generation) serves(inForce *quota.Limits) bool {
-	return g != nil && (g.limits == inForce || inForce == nil || g.limits != nil && g.limits.Version > inForce.Version)
+func (g *generation) serves(active *quota.Limits) bool {
+	return g != nil && (g.limits == active || active == nil || g.limits != nil && g.limits.Version > active.Version)
 }
 
 // of returns the rule of l, a limit that is current or was so until just now.
-func (r *rules) of(l *quota.Limit, inForce *quota.Limits) *Prepared {
+func (r *rules) of(l *quota.Limit, active *quota.Limits) *Prepared {
 	g := r.current.Load()
-	if g.serves(inForce) {
+	if g.serves(active) {
 		if v, ok := g.byPtr.Load(l); ok {
 			return v.(*Prepared)
 		}
@@ -102,9 +102,9 @@ func (r *rules) of(l *quota.Limit, inForce *quota.Limits) *Prepared {
 	defer r.mu.Unlock()
 	g = r.current.Load()
 	switch {
-	case !g.serves(inForce):
-		g = &generation{limits: inForce}
-		r.keepOnly(inForce)
+	case !g.serves(active):
+		g = &generation{limits: active}
+		r.keepOnly(active)
 		r.current.Store(g)
 	case g.size >= len(g.limits.All())+maxSpare:
 		g = &generation{limits: g.limits}

@@ -212,7 +212,7 @@ func (s *SecurityService) ListTokens(context.Context, *quoratev1.ListTokensReque
 // RevokeToken implements quoratev1.SecurityServiceServer.
 func (s *SecurityService) RevokeToken(ctx context.Context, req *quoratev1.RevokeTokenRequest) (*quoratev1.RevokeTokenResponse, error) {
 	if strings.HasPrefix(req.Id, "quorate1t.") {
-		return nil, apierr.Invalid("id", "is a whole token; give its id alone, which is the part behind the first dot, and take the token for known to whoever reads this call")
+		return nil, apierr.Invalid("id", "is a whole token; give only its id, the part after the first dot, and treat the token as exposed")
 	}
 	if req.Id == "" {
 		return nil, apierr.Invalid("id", "is empty; must be the id of a token, as quorate tokens list shows them")

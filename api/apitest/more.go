@@ -39,7 +39,7 @@ func (n *Node) Decide(reqs []quota.Request, out []quota.Decision) bool {
 }
 
 func (n *Node) bucket(k quota.Key) (*quota.Limit, quota.Key) {
-	l, key := n.InForce.Resolve(k.LimitName, k.Key)
+	l, key := n.Active.Resolve(k.LimitName, k.Key)
 	if l == nil {
 		return nil, k
 	}
@@ -128,10 +128,10 @@ func (n *Node) Renew(_ context.Context, handle string, ttl time.Duration) error 
 }
 
 func (n *Node) remember(c quota.Change) {
-	n.past[n.InForce.Version] = n.InForce.All()
+	n.past[n.Active.Version] = n.Active.All()
 	n.Versions = append([]quota.Version{{
-		Number: n.InForce.Version, At: quota.Time(1_800_000_000e9), By: c.By, Comment: c.Comment, RollbackTo: c.RollbackTo,
-		Limits: len(n.InForce.All()), Added: 1, Changed: 2, Removed: 3,
+		Number: n.Active.Version, At: quota.Time(1_800_000_000e9), By: c.By, Comment: c.Comment, RollbackTo: c.RollbackTo,
+		Limits: len(n.Active.All()), Added: 1, Changed: 2, Removed: 3,
 	}}, n.Versions...)
 }
 
@@ -144,18 +144,18 @@ func (n *Node) ChangeLimits(_ context.Context, c quota.Change) (quota.Version, b
 	}
 	if n.Rivals > 0 {
 		n.Rivals--
-		set, _ := quota.NewLimits(n.InForce.Version+1, n.InForce.All()) // cannot fail: the limits were valid before
-		n.InForce = set
+		set, _ := quota.NewLimits(n.Active.Version+1, n.Active.All()) // cannot fail: the limits were valid before
+		n.Active = set
 		n.remember(quota.Change{By: "rival"})
 	}
-	if c.Expect != quota.AnyVersion && c.Expect != int64(n.InForce.Version) {
-		return quota.Version{}, false, &quota.ConflictError{Expected: c.Expect, Current: n.InForce.Version, By: n.Versions[0].By}
+	if c.Expect != quota.AnyVersion && c.Expect != int64(n.Active.Version) {
+		return quota.Version{}, false, &quota.ConflictError{Expected: c.Expect, Current: n.Active.Version, By: n.Versions[0].By}
 	}
-	set, err := quota.NewLimits(n.InForce.Version+1, c.Limits)
+	set, err := quota.NewLimits(n.Active.Version+1, c.Limits)
 	if err != nil {
 		return quota.Version{}, false, err
 	}
-	n.InForce = set
+	n.Active = set
 	n.remember(c)
 	return n.Versions[0], true, nil
 }
@@ -174,7 +174,7 @@ func (n *Node) LimitVersions(_ context.Context, before uint64, most int) (out []
 func (n *Node) LimitsAt(_ context.Context, version uint64) (quota.Version, []quota.Limit, error) {
 	list, ok := n.past[version]
 	if !ok {
-		return quota.Version{}, nil, &quota.UnknownVersionError{Version: version, Oldest: n.Versions[len(n.Versions)-1].Number, Newest: n.InForce.Version}
+		return quota.Version{}, nil, &quota.UnknownVersionError{Version: version, Oldest: n.Versions[len(n.Versions)-1].Number, Newest: n.Active.Version}
 	}
 	return quota.Version{Number: version}, list, nil
 }

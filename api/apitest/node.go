@@ -20,7 +20,7 @@ type Node struct {
 	fakeRest
 
 	Mu         sync.Mutex
-	InForce    *quota.Limits
+	Active     *quota.Limits
 	Used       map[quota.Key]int64
 	SetErr     error
 	RateErr    error
@@ -50,7 +50,7 @@ type Node struct {
 // New returns a node with four limits at version 7.
 func New(t testing.TB) *Node {
 	t.Helper()
-	n := &Node{InForce: MustLimits(t, 7, "web/per_client 10/s 20", "web/login 5/m 5 hard", "api/per_tenant 1000/s 1000", "api/none 0/s 0"), Used: map[quota.Key]int64{}}
+	n := &Node{Active: MustLimits(t, 7, "web/per_client 10/s 20", "web/login 5/m 5 hard", "api/per_tenant 1000/s 1000", "api/none 0/s 0"), Used: map[quota.Key]int64{}}
 	n.open, n.Settled, n.past = map[string][]quota.Request{}, map[string]int64{}, map[uint64][]quota.Limit{}
 	n.Events, n.Stopped = make(chan quota.Event, 8), make(chan struct{}, 8)
 	n.remember(quota.Change{Comment: "the first"})
@@ -60,8 +60,8 @@ func New(t testing.TB) *Node {
 // With replaces the limits of version 7 and returns n.
 func (n *Node) With(t testing.TB, lines ...string) *Node {
 	t.Helper()
-	n.InForce = MustLimits(t, 7, lines...)
-	n.past[7] = n.InForce.All()
+	n.Active = MustLimits(t, 7, lines...)
+	n.past[7] = n.Active.All()
 	return n
 }
 
@@ -136,7 +136,7 @@ func (n *Node) Check(k quota.Key, cost int64) quota.Decision {
 // spend decides a request by cost and, if it admits the request, charges charge tokens. The
 // caller holds n.Mu.
 func (n *Node) spend(k quota.Key, cost, charge int64) quota.Decision {
-	l, key := n.InForce.Resolve(k.LimitName, k.Key)
+	l, key := n.Active.Resolve(k.LimitName, k.Key)
 	if l == nil {
 		return quota.Decision{Why: quota.WhyNoLimit}
 	}
@@ -169,7 +169,7 @@ func (n *Node) spend(k quota.Key, cost, charge int64) quota.Decision {
 func (n *Node) Limits() *quota.Limits {
 	n.Mu.Lock()
 	defer n.Mu.Unlock()
-	return n.InForce
+	return n.Active
 }
 
 // SetLimits implements api.Node.
@@ -179,11 +179,11 @@ func (n *Node) SetLimits(_ context.Context, list []quota.Limit) (uint64, bool, e
 	if n.SetErr != nil {
 		return 0, false, n.SetErr
 	}
-	set, err := quota.NewLimits(n.InForce.Version+1, list)
+	set, err := quota.NewLimits(n.Active.Version+1, list)
 	if err != nil {
 		return 0, false, err
 	}
-	n.InForce = set
+	n.Active = set
 	n.remember(quota.Change{})
 	return set.Version, true, nil
 }

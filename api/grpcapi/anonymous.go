@@ -157,7 +157,7 @@ func receiveSmall(stream grpc.ServerStream, to any, within time.Duration) error 
 	from, ok := grpc.ServerTransportStreamFromContext(stream.Context()).(messageReader)
 	message, isProto := to.(proto.Message)
 	if !ok || !isProto {
-		return status.Error(codes.Internal, "the transport of this call does not tell how long its messages are")
+		return status.Error(codes.Internal, "the transport of this call does not report the size of its messages")
 	}
 	done := make(chan error, 1)
 	var data []byte

@@ -35,7 +35,7 @@ func (n *yes) CheckHeld(_ quota.LimitName, checks []quota.Spend, out []quota.Dec
 func benchServer(t testing.TB) *quotaServer {
 	t.Helper()
 	n := &yes{Node: apitest.New(t).With(t, "web/per_client 1000/s 2000")}
-	n.limit = &n.InForce.All()[0]
+	n.limit = &n.Active.All()[0]
 	s := api.New(n, api.Options{})
 	return &quotaServer{QuotaService: s.Quota, server: &grpcServer{Service: s}}
 }

@@ -75,7 +75,7 @@ func (h *handler) serve(r *http.Request) (any, *fault) {
 	}
 	switch {
 	case first == "" || first == globalNamespace && rest == "":
-		return h.inForce(r)
+		return h.active(r)
 	case rest == "":
 		return h.namespace(first)
 	}
@@ -93,7 +93,7 @@ func (h *handler) checkVersion(r *http.Request) *fault {
 		return faultf(http.StatusBadRequest, "header Version: %q; must be the number of a version", header)
 	}
 	if now := version(h.node.Limits()); got != now {
-		return faultf(http.StatusConflict, "header Version: %d, but version %d is in force; read it again", got, now)
+		return faultf(http.StatusConflict, "header Version: %d, but version %d is active; read it again", got, now)
 	}
 	return nil
 }
@@ -105,8 +105,8 @@ func version(s *quota.Limits) uint64 {
 	return s.Version
 }
 
-// inForce returns all limits.
-func (h *handler) inForce(r *http.Request) (any, *fault) {
+// active returns all limits.
+func (h *handler) active(r *http.Request) (any, *fault) {
 	limits := h.node.Limits()
 	v := quota.Version{Number: version(limits)}
 	history, err := h.node.LimitVersions(r.Context(), v.Number+1, 1)

@@ -35,7 +35,7 @@ func init() {
 		{name: "echo", least: 1, most: 1, summary: "answers with its argument", serve: func(c *conn, args [][]byte) { c.bytes(args[0]) }},
 		{name: "exec", now: true, summary: "runs the commands since MULTI", serve: (*conn).exec},
 		{name: "hello", least: 0, most: maxArgs, summary: "chooses the version of the protocol", serve: (*conn).hello},
-		{name: "info", least: 0, most: maxArgs, summary: "tells of the server", serve: (*conn).info},
+		{name: "info", least: 0, most: maxArgs, summary: "returns the state of the server", serve: (*conn).info},
 		{name: "multi", now: true, summary: "begins a transaction: the commands up to EXEC run one after the other", serve: (*conn).multi},
 		{name: "ping", least: 0, most: 1, summary: "answers PONG", serve: (*conn).ping},
 		{name: "quit", least: 0, most: maxArgs, now: true, summary: "closes the connection", serve: (*conn).quit},

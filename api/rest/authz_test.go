@@ -334,8 +334,8 @@ func TestLimitsPerNamespace(t *testing.T) {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
-	if err := apply("api/x 1/s 1\nweb/a 2/s 2\nweb/c 1/s 1", false); err != nil || s.InForce.Version != 8 {
-		t.Fatalf("its own: %v, version %d", err, s.InForce.Version)
+	if err := apply("api/x 1/s 1\nweb/a 2/s 2\nweb/c 1/s 1", false); err != nil || s.Active.Version != 8 {
+		t.Fatalf("its own: %v, version %d", err, s.Active.Version)
 	}
 	if v := s.Versions[0]; v.By != "token:web" {
 		t.Errorf("the history names %q", v.By)

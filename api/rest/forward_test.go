@@ -138,7 +138,7 @@ func TestForwardAnswers(t *testing.T) {
 // it.
 func TestForwardMatch(t *testing.T) {
 	n := apitest.New(t)
-	list := slices.Clone(n.InForce.All())
+	list := slices.Clone(n.Active.All())
 	for i := range list {
 		if list[i].Limit == "login" {
 			list[i].Match = &quota.Match{Methods: []string{"POST"}, Path: "/login"}
@@ -148,7 +148,7 @@ func TestForwardMatch(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	n.InForce = set
+	n.Active = set
 	srv := forwardServer(t, n)
 	for _, c := range []struct {
 		headers []string

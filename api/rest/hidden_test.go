@@ -31,7 +31,7 @@ func TestHiddenStays(t *testing.T) {
 	as := func(who string) context.Context { return s.as(t.Context(), who) }
 	now := func(what, want string) {
 		t.Helper()
-		if got := string(apitest.FormatLimits(s.InForce.All())); got != want {
+		if got := string(apitest.FormatLimits(s.Active.All())); got != want {
 			t.Errorf("%s: in force are\n%s", what, got)
 		}
 	}
@@ -48,7 +48,7 @@ func TestHiddenStays(t *testing.T) {
 		t.Fatal(err)
 	}
 	now("applied", "api/x 1/s 1\nweb/a 1/s 1\nweb/c 3/s 3\n")
-	made := s.InForce.Version
+	made := s.Active.Version
 	if _, err = c.ApplyLimits(as("all"), &quoratev1.ApplyLimitsRequest{Yaml: "api/x 9/s 9\nweb/a 1/s 1\nweb/c 4/s 4", Comment: "both"}); err != nil {
 		t.Fatal(err)
 	}
@@ -72,7 +72,7 @@ func TestHiddenStays(t *testing.T) {
 func TestVersionsPerNamespace(t *testing.T) {
 	s := newSecured(t, map[string]rbac.Binding{"web": {Role: "limit-reader", Scope: rbac.Namespace("web")}, "all": {Role: "limit-writer", Scope: rbac.Everywhere}})
 	c := quoratev1.NewLimitServiceClient(dialGRPC(t, s, s.opts))
-	s.InForce = &quota.Limits{}
+	s.Active = &quota.Limits{}
 	for _, change := range []struct{ file, comment string }{{"web/a 1/s 1", "begin"}, {"api/x 1/s 1\nweb/a 1/s 1", "for acme"}, {"web/a 2/s 2\nweb/b 1/s 1", "more"}} {
 		if _, err := c.ApplyLimits(s.as(t.Context(), "all"), &quoratev1.ApplyLimitsRequest{Yaml: change.file, Comment: change.comment}); err != nil {
 			t.Fatal(err)
@@ -98,7 +98,7 @@ func TestGlobalKeys(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.InForce = set
+	s.Active = set
 	srv := New(api.New(s, s.opts))
 	for _, c := range []struct{ method, path, body, permission string }{
 		{"GET", "/v1/keys?namespace=web&limit=a&key=k", "", "keys.read"},

@@ -298,7 +298,7 @@ func TestSlowHeaderIsCutOff(t *testing.T) {
 // a limit does not exist.
 func TestNotReady(t *testing.T) {
 	n := apitest.New(t)
-	n.InForce, n.Reason = apitest.MustLimits(t, 0), "the limits of the meta group have not arrived yet"
+	n.Active, n.Reason = apitest.MustLimits(t, 0), "the limits of the meta group have not arrived yet"
 	srv := serveHTTP(t, n)
 	body := `{"namespace":"web","limit":"per_client","key":"k"}`
 	if a := call(t, "POST", srv.URL+"/v1/allow", body); a.code != http.StatusServiceUnavailable || !strings.Contains(a.body, n.Reason) {

@@ -89,8 +89,8 @@ func TestDeleteStartsAgain(t *testing.T) {
 		return err
 	}
 	n.Rivals = 2
-	if err := del("a"); err != nil || n.InForce.Version != 10 {
-		t.Errorf("after two rivals: %v at version %d, want 10", err, n.InForce.Version)
+	if err := del("a"); err != nil || n.Active.Version != 10 {
+		t.Errorf("after two rivals: %v at version %d, want 10", err, n.Active.Version)
 	}
 	n.Rivals = 5
 	if err := del("c"); status.Code(err) != codes.Aborted {
@@ -100,8 +100,8 @@ func TestDeleteStartsAgain(t *testing.T) {
 	if err := del("b"); status.Code(err) != codes.InvalidArgument || !strings.Contains(err.Error(), "parent: unknown limit web/b") {
 		t.Errorf("a parent was removed: %v", err)
 	}
-	if err := del("b", "c"); err != nil || len(n.InForce.All()) != 0 {
-		t.Errorf("both: %v, left %v", err, n.InForce.All())
+	if err := del("b", "c"); err != nil || len(n.Active.All()) != 0 {
+		t.Errorf("both: %v, left %v", err, n.Active.All())
 	}
 	if err := del(); status.Code(err) != codes.InvalidArgument {
 		t.Errorf("none: %v", err)

@@ -28,7 +28,7 @@ func TestOtherProtocols(t *testing.T) {
 	o := api.Options{
 		Registry: prometheus.NewRegistry(),
 		Register: func(_ grpc.ServiceRegistrar, seen func(*quota.Decision, uint64)) {
-			limit, _ := n.InForce.Find(quota.LimitName{Namespace: "web", Limit: "login"})
+			limit, _ := n.Active.Find(quota.LimitName{Namespace: "web", Limit: "login"})
 			seen(&quota.Decision{Allowed: true, Why: quota.WhyHeld, Limit: limit}, 3)
 			seen(&quota.Decision{Why: quota.WhyNoLimit}, 1)
 		},

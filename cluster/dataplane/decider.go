@@ -129,14 +129,14 @@ func (d *Decider) Aggregator() *aggregator.Aggregator { return d.agg }
 // Limits returns the current limits of this node.
 func (d *Decider) Limits() *quota.Limits { return d.limits.Load() }
 
-// UseLimits activates limits on the member loop, and then calls inForce. It does not wait for that.
-func (d *Decider) UseLimits(limits *quota.Limits, inForce func()) {
+// UseLimits activates limits on the member loop, and then calls activated. It does not wait for that.
+func (d *Decider) UseLimits(limits *quota.Limits, activated func()) {
 	d.OnMemberLoop(func(now quota.Time) {
 		d.agg.SetLimits(now, limits)
 		d.limits.Store(limits)
 		d.log.Info("limits active", "version", limits.Version, "limits", len(limits.All()))
 		d.events.Publish(quota.Event{At: now, Kind: quota.EventLimitsChanged})
-		inForce()
+		activated()
 	})
 }
 

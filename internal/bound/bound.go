@@ -246,7 +246,7 @@ func Exceptions(l *quota.Limit) []string {
 	first := l.First()
 	switch rate := rateOf(&first); {
 	case l.Kind == quota.Concurrency:
-		out = append(out, "work that goes on for longer than the lease after its node has died")
+		out = append(out, "work that continues for longer than the lease after its node has died")
 	case rate > 0:
 		out = append(out, fmt.Sprintf("the leader's clock is fast: rate x what it gains; %s tokens a day for 100 ppm", num(rate*86400/10_000)))
 	}

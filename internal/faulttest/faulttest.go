@@ -63,7 +63,7 @@ func Build(root, pkg, dir string) (string, error) {
 					return "", err
 				}
 				if strings.Count(string(b), c.old) != 1 {
-					return "", fmt.Errorf("%s does not have once what is to be replaced: %q", at, c.old)
+					return "", fmt.Errorf("%s does not contain exactly once the text to replace: %q", at, c.old)
 				}
 				text = strings.Replace(string(b), c.old, c.new, 1)
 			}

@@ -28,7 +28,7 @@ func TestHeadroomNeverRefusesHalfEmpty(t *testing.T) {
 		if err != nil {
 			t.Fatalf("seed %d: %v", seed, err)
 		}
-		p.InForce = set
+		p.Active = set
 		span := []history.Second{600, 6 * 3600, 7 * 86400}[rng.IntN(3)]
 		playShape(rng, p, &l, span)
 		res, err := newPlannerOf(p).Headroom(t.Context(), &quoratev1.HeadroomRequest{From: ago(time.Duration(span) * time.Second)})

@@ -149,10 +149,10 @@ func (s *Planner) History(ctx context.Context, req *quoratev1.HistoryRequest) (*
 
 // neverWas reports whether a limit does not exist now and no earlier use of it is known.
 func (s *Planner) neverWas(name quota.LimitName, points []history.Point) bool {
-	return totalOf(points).Attempted == 0 && !s.inForce(name)
+	return totalOf(points).Attempted == 0 && !s.active(name)
 }
 
-func (s *Planner) inForce(name quota.LimitName) bool {
+func (s *Planner) active(name quota.LimitName) bool {
 	limits := s.node.Limits()
 	if name.IsInline() || limits == nil {
 		return name.IsInline()

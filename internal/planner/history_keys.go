@@ -82,7 +82,7 @@ func (s *Planner) HistoryKeys(ctx context.Context, req *quoratev1.HistoryKeysReq
 	if err != nil {
 		return nil, apierr.From(err)
 	}
-	if len(a.Keys) == 0 && a.Rest == 0 && !ofAccounts(name) && !s.inForce(name) {
+	if len(a.Keys) == 0 && a.Rest == 0 && !ofAccounts(name) && !s.active(name) {
 		return nil, s.noLimit(name)
 	}
 	out := &quoratev1.HistoryKeysResponse{
