@@ -111,9 +111,9 @@ func (o *initOptions) report(out io.Writer, s *config.Node) error {
 	fmt.Fprintf(&b, "Cluster %q with its first node %q is in %s.\n\n", s.Cluster, s.Node, o.data)
 	fmt.Fprintf(&b, "Start it:            quorate serve --data %s\n", o.data)
 	if !o.plain {
-		fmt.Fprintf(&b, "Be its administrator: export QUORATE_TLS_DIR=%s\n", filepath.Join(o.data, adminDir))
+		fmt.Fprintf(&b, "Administer it:       export QUORATE_TLS_DIR=%s\n", filepath.Join(o.data, adminDir))
 	}
-	fmt.Fprintf(&b, "Look at it:          quorate cluster status --addr %s\n", at.GRPC)
+	fmt.Fprintf(&b, "Check it:            quorate cluster status --addr %s\n", at.GRPC)
 	fmt.Fprintf(&b, "Add another node:    quorate join-token create --addr %s\n", at.GRPC)
 	if !o.plain {
 		fmt.Fprintf(&b, "\nThe key of the CA is in %s: anyone with this key, or with a node's data, can make certificates.\n", filepath.Join(o.data, pkiDir, caKeyFile))
