@@ -51,10 +51,10 @@ var heuristics = []mutation{
 	{"others' demand counts", "leader/level.go", "			sum += o.live\n", "			sum += 0 * o.live\n"},
 	// TestFloodEarnsLittle.
 	{"use that was not reported yet is foreseen", "leader/level.go", "			sum += o.using * age.Seconds()\n", "			sum += 0 * o.using * age.Seconds()\n"},
-	// missed by nothing.
+	// TestScarce.
 	{"the leader decides where tokens are few", "leader/divide.go", "	members := 0\n", "	if true {\n		return false\n	}\n	members := 0\n"},
 	// not run yet.
-	{"a member is asked back only what it does not need", "leader/push.go", "		need += deviations*math.Sqrt(need*size) + size\n", "		need += 0 * size\n"},
+	{"a member is asked back only what it does not need", "leader/push.go", "		need += deviations*math.Sqrt(need*size) + size\n", "		need += 0 * (deviations*math.Sqrt(need*size) + size)\n"},
 
 	// The member's estimate and its reports.
 	// missed by nothing.
