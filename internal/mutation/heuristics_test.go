@@ -73,8 +73,6 @@ var heuristics = []mutation{
 	{"a key asks before it has used up what it holds", "aggregator/apply.go", "	low := perSecond(b.demand, 2*rt.rtt)\n", "	low := perSecond(b.demand, 0*rt.rtt)\n"},
 	// TestClients/skewed_soft.
 	{"more use than expected is reported at once", "aggregator/apply.go", "	return max(low, quota.Units(b.hot().held.Load())-b.expected(e.Again))\n", "	return low\n"},
-	// missed by nothing.
-	{"few tokens are no news", "aggregator/apply.go", "const few = 4\n", "const few = 0\n"},
 	// not run yet.
 	{"a key that asked while a report was on its way asks again", "aggregator/apply.go", "	if b.askAgain && ", "	if false && b.askAgain && "},
 	// TestMixedCosts.
