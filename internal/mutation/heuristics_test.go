@@ -45,7 +45,7 @@ var heuristics = []mutation{
 	{"what callers wait for counts as spent", "leader/divide.go", "	al.spoken = min(tokens, e.Want)\n", "	al.spoken = 0\n"},
 	// TestClients/skewed_soft.
 	{"a flooding member receives a lower level", "leader/level.go", "	spent := b.overdrew(al)\n", "	spent := b.overdrew(al) && false\n"},
-	// missed by nothing.
+	// TestFewTokens.
 	{"others' demand counts less a standard deviation", "leader/level.go", "sum-math.Sqrt(sum*b.batchSize())", "sum-0*math.Sqrt(sum*b.batchSize())"},
 	// TestLeaderKilled.
 	{"others' demand counts", "leader/level.go", "			sum += o.live\n", "			sum += 0 * o.live\n"},
@@ -57,27 +57,27 @@ var heuristics = []mutation{
 	{"a member is asked back only what it does not need", "leader/push.go", "		need += deviations*math.Sqrt(need*size) + size\n", "		need += 0 * (deviations*math.Sqrt(need*size) + size)\n"},
 
 	// The member's estimate and its reports.
-	// missed by nothing.
+	// TestFewTokens.
 	{"a fraction that others may have used refuses nobody", "aggregator/decide.go", "	if est < cost && est > 0 && b.presumed < quota.Token/2 {\n", "	if false && est < cost && est > 0 && b.presumed < quota.Token/2 {\n"},
 	// TestClientsOfLateNodes.
 	{"a client admits no more than its part of a guess", "aggregator/decide.go", "	b.bound = est >= cost && !b.mayGuess(", "	b.bound = false && est >= cost && !b.mayGuess("},
 	// TestBurstOnAllNodes.
 	{"a guess waits for a grant", "aggregator/decide.go", "	b.guessing = b.guesses(l, beyond, a.nodes())\n", "	b.guessing = b.guesses(l, beyond, a.nodes()) && false\n"},
-	// not run yet.
+	// TestClients/on-off_soft.
 	{"a refusal for others' presumed use waits for a grant", "aggregator/decide.go", "	doubt := est < cost && est+b.presumed >= cost && !b.noneFree\n", "	doubt := false\n"},
 	// TestLeaderKilled.
 	{"a large overdraft is reported at once", "aggregator/decide.go", "		if !b.news && b.over", "		if false && !b.news && b.over"},
-	// not run yet.
+	// TestBurstOnAllNodes.
 	{"a key that was idle overdraws a quarter of its part", "aggregator/state.go", "		nodes *= 4\n", "		nodes *= 1\n"},
 	// not run yet.
 	{"a key asks before it has used up what it holds", "aggregator/apply.go", "	low := perSecond(b.demand, 2*rt.rtt)\n", "	low := perSecond(b.demand, 0*rt.rtt)\n"},
 	// TestClients/skewed_soft.
 	{"more use than expected is reported at once", "aggregator/apply.go", "	return max(low, quota.Units(b.hot().held.Load())-b.expected(e.Again))\n", "	return low\n"},
-	// not run yet.
+	// TestClients/skewed_soft.
 	{"a key that asked while a report was on its way asks again", "aggregator/apply.go", "	if b.askAgain && ", "	if false && b.askAgain && "},
 	// TestMixedCosts.
 	{"grants pay for what was overdrawn", "aggregator/apply.go", "	b.repay()\n", ""},
-	// missed by nothing.
+	// TestFewTokens.
 	{"others' demand is believed for three intervals", "aggregator/apply.go", "const known = 3\n", "const known = 1000\n"},
 	// not run yet.
 	{"cut off, a member's share rises slowly", "aggregator/alone.go", "	shareRises = 3 * time.Second\n", "	shareRises = 200 * time.Millisecond\n"},

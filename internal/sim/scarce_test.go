@@ -25,3 +25,22 @@ func TestScarce(t *testing.T) {
 		t.Errorf("%.2f %% with a hop; want at most 2 %% too few", auto)
 	}
 }
+
+// TestFewTokens checks that two nodes that share a soft limit of 2/s, burst 2, refuse hardly more than one would:
+// what the other node has used meanwhile is a guess, of fractions of tokens. The bound is the average of ten
+// runs of five minutes.
+func TestFewTokens(t *testing.T) {
+	for _, times := range []float64{0.9, 2} {
+		var off float64
+		for seed := range uint64(10) {
+			off += 10 * Run(Scenario{
+				Seed: seed, Nodes: 2, Duration: 5 * time.Minute, Limit: limit(2, 2, quota.Soft), Delay: time.Millisecond, Hop: 20 * time.Millisecond,
+				Loads: []Load{{Rate: 2 * times}},
+			}).Error()
+		}
+		t.Logf("%v times the limit: %+.2f %%", times, off)
+		if off < -1.5 {
+			t.Errorf("%v times the limit: %+.2f %%; want at most 1.5 %% too few", times, off)
+		}
+	}
+}
