@@ -38,7 +38,6 @@ type terms struct {
 	parts       float64 // sum of all fair parts
 	weight      float64 // fair / parts: this member's part of a surplus
 	members     int     // members with demand
-	least       float64 // least useful amount: one request
 	margin      float64 // size of one event, for the deviation of counts
 	scattered   bool    // the member's part of the burst is less than half a batch
 }
@@ -144,7 +143,7 @@ func (l *Ledger) grantAt(now quota.Time, b *bucket, al *allocation, tokens, leve
 // weigh computes the fair share of the rate by water-filling: members that demand less than an
 // equal share get their demand, and the rest is divided equally among the others.
 func (l *Ledger) weigh(now quota.Time, b *bucket, al *allocation) terms {
-	t := terms{rate: float64(b.perSecond()), burst: float64(b.limit.BurstUnits()), mine: al.demand, least: float64(quota.Token), margin: float64(quota.Token)}
+	t := terms{rate: float64(b.perSecond()), burst: float64(b.limit.BurstUnits()), mine: al.demand, margin: float64(quota.Token)}
 	avail := t.rate
 	if level := float64(b.pool.Level()); level < 0 && t.rate > 0 {
 		avail = max(0, t.rate+level/repay.Seconds())
@@ -161,9 +160,6 @@ func (l *Ledger) weigh(now quota.Time, b *bucket, al *allocation) terms {
 	}
 	t.avail = max(avail, t.rate)
 	size := b.batchSize()
-	if b.limit.Ceiling == quota.Hard { // no member can overdraw for the rest of a request
-		t.least = size
-	}
 	if !t.contended() { // under contention, tokens kept for batches are missing elsewhere
 		t.margin = size
 	}
@@ -233,7 +229,7 @@ func (l *Ledger) tokens(now quota.Time, b *bucket, al *allocation, e *quota.Repo
 	if t.total*horizon > pool {
 		pool = max(0, pool-float64(l.ahead(now, b, al)))
 	}
-	part := min(want, fairPart(pool, t, horizon, max(token, min(float64(e.Want), t.least))))
+	part := min(want, fairPart(pool, t, horizon))
 	if b.limit.Ceiling == quota.Hard {
 		if left := pool - part - t.total*horizon; left > 0 {
 			part += left * spare * t.part(token/l.cfg.Sync.Seconds(), len(l.members))
@@ -261,14 +257,15 @@ func (t terms) part(prior float64, nodes int) float64 {
 }
 
 // fairPart is how much of the pool a member may take: all of it if the pool covers the expected
-// need of all, else its share, but at least one request of this cost.
-func fairPart(pool float64, t terms, horizon, cost float64) float64 {
+// need of all, else its share, but at least a token.
+func fairPart(pool float64, t terms, horizon float64) float64 {
+	const token = float64(quota.Token)
 	if t.total*horizon <= pool {
 		return pool
 	}
 	part := pool * max(t.weight, 1/float64(max(t.members, 1)))
-	if part < cost && pool >= cost {
-		part = cost
+	if part < token && pool >= token {
+		part = token
 	}
 	return part
 }
