@@ -6,10 +6,9 @@ import (
 	"slices"
 )
 
-// ideal returns one of the best spread sets of voters that a range could have,
-// its draining voters given, and among these one with the fewest (sign 1) or most
-// (sign -1) of some nodes. Greedy is exact: the sets are the bases of a
-// matroid.
+// ideal returns one of the best spread sets of voters that a range could have, with its draining voters given, and
+// among these one with the fewest (sign 1) or most (sign -1) of some nodes. Greedy is exact: the sets are the bases
+// of a matroid.
 func (w *world) ideal(p Placement, some uint32, sign int) uint32 {
 	live := w.subset(p.Voters)
 	set := live
@@ -37,9 +36,8 @@ func (w *world) ideal(p Placement, some uint32, sign int) uint32 {
 	return set
 }
 
-// checkBalance holds the replicas of active nodes to the best that any
-// placement with this spread could have: for every set of nodes, what the
-// ranges must or can put there.
+// checkBalance compares the replicas of active nodes with the best possible placement of this spread: for every set
+// of nodes, the numbers of replicas that ranges must and can place there.
 func (w *world) checkBalance(got []Placement) {
 	w.t.Helper()
 	lo, hi := w.extremes(func(i int) (n int) {
@@ -54,7 +52,7 @@ func (w *world) checkBalance(got []Placement) {
 	w.sets(func(set uint32, size int) {
 		must, can := 0, 0
 		type bound struct{ must, can int }
-		known := map[string]bound{} // ranges differ by what drains there
+		known := map[string]bound{} // ranges differ by their draining voters
 		for _, p := range got {
 			kind := fmt.Sprint(w.drainers(p), bits.OnesCount32(w.subset(p.Voters)))
 			b, ok := known[kind]
@@ -83,7 +81,7 @@ func (w *world) drainers(p Placement) (set uint32) {
 	return set
 }
 
-// sameZones says whether nothing stands in the way of even loads.
+// sameZones reports whether zones permit even loads.
 func (w *world) sameZones() bool {
 	sizes := map[string]int{}
 	for _, n := range w.nodes {
@@ -104,7 +102,7 @@ func (w *world) sameZones() bool {
 	return true
 }
 
-// checkLeaders does the same for preferred leaders, with the voters given.
+// checkLeaders does the same for preferred leaders, with the given voters.
 func (w *world) checkLeaders(got []Placement) {
 	w.t.Helper()
 	lo, hi := w.extremes(func(i int) (n int) {
@@ -142,7 +140,7 @@ func (w *world) checkLeaders(got []Placement) {
 	}
 }
 
-// extremes returns the least and the most that an active node has.
+// extremes returns the smallest and the largest count of an active node.
 func (w *world) extremes(has func(i int) int) (lo, hi int) {
 	lo = 1 << 30
 	for i, n := range w.nodes {

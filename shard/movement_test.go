@@ -17,7 +17,7 @@ func plainNodes(n, zones int) (out []Node) {
 	return out
 }
 
-// mustPlace places, and fails the test if it cannot.
+// mustPlace calls Place, and fails the test on an error.
 func mustPlace(t *testing.T, nodes []Node, ranges, replicas int, before []Placement) []Placement {
 	t.Helper()
 	got, err := Place(nodes, ranges, replicas, before)
@@ -48,8 +48,8 @@ func held(p []Placement, n quota.NodeID) (held int) {
 	return held
 }
 
-// TestMovement counts what moves when one node joins or goes: nothing but what
-// the new node then has, and what the old one had and seldom one more.
+// TestMovement counts the replicas that move when one node joins or leaves: those that the new node then has, or that
+// the old one had, and seldom one more.
 func TestMovement(t *testing.T) {
 	beyond := 0
 	for seed := range uint64(200) {
@@ -82,7 +82,7 @@ func TestMovement(t *testing.T) {
 	}
 }
 
-// TestLarge lets 56 nodes join the largest clusters.
+// TestLarge adds 56 nodes to the largest clusters.
 func TestLarge(t *testing.T) {
 	all := plainNodes(MaxNodes, 4)
 	before := mustPlace(t, all[:200], MaxRanges, 3, nil)
@@ -97,8 +97,8 @@ func TestLarge(t *testing.T) {
 	}
 }
 
-// TestHeirs holds that the work of a dead leader falls on many: no other
-// node is second in many more than its part, in a cluster that has grown.
+// TestHeirs checks that the load of a dead leader is shared by many: no other node is second voter in many more than
+// its part of the ranges, in a cluster that has grown.
 func TestHeirs(t *testing.T) {
 	nodes := plainNodes(6, 1)
 	var p []Placement
@@ -118,7 +118,7 @@ func TestHeirs(t *testing.T) {
 	}
 }
 
-// BenchmarkPlace asks again where nothing has changed, as happens most.
+// BenchmarkPlace repeats a placement without changes, the most frequent case.
 func BenchmarkPlace(b *testing.B) {
 	nodes := plainNodes(9, 3)
 	before, err := Place(nodes, 64, 3, nil)

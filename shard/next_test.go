@@ -7,15 +7,15 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// group is a model of one Raft group: its configuration, and who has its data.
+// group is a model of one Raft group: its configuration, and the nodes that have its data.
 type group struct {
 	voters, nonvoters []quota.NodeID
 	leader            quota.NodeID
 	data              map[quota.NodeID]bool
 }
 
-// cluster drives groups to what is wanted while things happen. Whoever carries
-// out steps has no memory: what it forgets in a crash it does not need.
+// cluster drives groups to the wanted placement while nodes change. The executor of steps has no memory: it needs
+// nothing that a crash loses.
 type cluster struct {
 	*world
 	down   map[quota.NodeID]bool
@@ -48,7 +48,7 @@ func bootstrap(voters []quota.NodeID) *group {
 	return g
 }
 
-// introduce lets every new node follow the meta group.
+// introduce makes every new node follow the meta group.
 func (c *cluster) introduce() {
 	for _, n := range c.nodes {
 		if !slices.Contains(c.meta.voters, n.ID) && !slices.Contains(c.meta.nonvoters, n.ID) && n.State != Leaving {
@@ -58,7 +58,7 @@ func (c *cluster) introduce() {
 	}
 }
 
-// alive says whether a node runs; nodes that have left do not.
+// alive reports whether a node runs; nodes that have left do not.
 func (c *cluster) alive(n quota.NodeID) bool {
 	_, listed := c.state(n)
 	return listed && !c.down[n]
@@ -75,7 +75,7 @@ func (c *cluster) live(nodes []quota.NodeID) (n int) {
 
 func (c *cluster) quorate(g *group) bool { return c.live(g.voters) >= len(g.voters)/2+1 }
 
-// actual is what the group's leader would tell; Raft elects one if it can.
+// actual returns the state as the group's leader reports it; Raft elects one if it can.
 func (c *cluster) actual(g *group) Actual {
 	a := Actual{
 		Voters: slices.Clone(g.voters), Nonvoters: slices.Clone(g.nonvoters), Leader: g.leader,
@@ -98,8 +98,7 @@ func (c *cluster) actual(g *group) Actual {
 	return a
 }
 
-// step asks for the next step of a group and carries it out. It returns the
-// step.
+// step executes the next step of a group and returns it.
 func (c *cluster) step(g *group, want *Placement, meta bool) Step {
 	c.t.Helper()
 	is := c.actual(g)
@@ -142,7 +141,7 @@ func (c *cluster) step(g *group, want *Placement, meta bool) Step {
 	return s
 }
 
-// followed says whether every node that stays is in the meta group.
+// followed reports whether every remaining node is in the meta group.
 func (c *cluster) followed() bool {
 	return !slices.ContainsFunc(c.nodes, func(n Node) bool {
 		return n.State != Leaving && !slices.Contains(c.meta.voters, n.ID) && !slices.Contains(c.meta.nonvoters, n.ID)
@@ -157,8 +156,8 @@ func sameSet(a, b []quota.NodeID) bool {
 	return slices.Equal(slices.Sorted(slices.Values(a)), slices.Sorted(slices.Values(b)))
 }
 
-// happen changes the cluster and what is wanted; nodes come and go on their
-// own, too. Nodes only leave the list when they are in no group.
+// happen changes the cluster and the wanted placement; nodes also fail and return on their own. Nodes leave the list
+// only when they are in no group.
 func (c *cluster) happen() {
 	c.t.Helper()
 	c.change()
@@ -177,7 +176,7 @@ func (c *cluster) happen() {
 	c.introduce()
 }
 
-// removed returns who has to leave the meta group: those who leave the cluster.
+// removed returns the nodes that have to leave the meta group: those that leave the cluster.
 func (c *cluster) removed() (out []quota.NodeID) {
 	for _, n := range slices.Concat(c.meta.voters, c.meta.nonvoters) {
 		if s, _ := c.state(n); s == Leaving {
@@ -187,7 +186,7 @@ func (c *cluster) removed() (out []quota.NodeID) {
 	return out
 }
 
-// work carries out some steps, of random groups; data flows meanwhile.
+// work executes some steps of random groups, while data is replicated.
 func (c *cluster) work(steps int) {
 	c.t.Helper()
 	for range steps {
@@ -202,7 +201,7 @@ func (c *cluster) work(steps int) {
 	}
 }
 
-// catchUp brings one in oneIn of the nodes of a group that are alive up to date.
+// catchUp makes one in oneIn of the live nodes of a group ready.
 func (c *cluster) catchUp(g *group, oneIn int) {
 	for _, n := range slices.Concat(g.voters, g.nonvoters) {
 		if c.quorate(g) && c.alive(n) && c.rng.IntN(oneIn) == 0 {
@@ -211,8 +210,7 @@ func (c *cluster) catchUp(g *group, oneIn int) {
 	}
 }
 
-// settle brings everybody back who is still wanted and holds every group to
-// its placement after a bounded number of steps.
+// settle revives all wanted nodes and checks that every group reaches its placement in a bounded number of steps.
 func (c *cluster) settle() {
 	c.t.Helper()
 	clear(c.down)
@@ -228,7 +226,7 @@ func (c *cluster) settle() {
 		c.finish(g, &c.want[r], false)
 	}
 	c.finish(c.meta, &Placement{c.asked, c.removed()}, true)
-	c.place() // reached, and with nobody left to forget: nothing changes
+	c.place() // reached, and no removed nodes left: nothing changes
 }
 
 func (c *cluster) finish(g *group, want *Placement, meta bool) {
@@ -251,7 +249,7 @@ func (c *cluster) finish(g *group, want *Placement, meta bool) {
 	c.t.Fatalf("not reached in %d steps: want %v, is %v, nodes %v, steps %v", bound, want, g, c.nodes, steps)
 }
 
-// play is one random history.
+// play plays one random history.
 func play(t *testing.T, seed uint64) {
 	t.Helper()
 	c := newCluster(t, seed)
@@ -262,7 +260,7 @@ func play(t *testing.T, seed uint64) {
 	c.settle()
 }
 
-// TestNextProperties drives random clusters through random histories.
+// TestNextProperties plays random histories of random clusters.
 func TestNextProperties(t *testing.T) {
 	for seed := range uint64(200) {
 		if play(t, seed); t.Failed() {
@@ -271,7 +269,7 @@ func TestNextProperties(t *testing.T) {
 	}
 }
 
-// FuzzNext looks for further histories.
+// FuzzNext searches for further histories.
 func FuzzNext(f *testing.F) {
 	f.Add(uint64(1))
 	f.Fuzz(func(t *testing.T, seed uint64) { play(t, seed) })

@@ -20,7 +20,7 @@ type world struct {
 	zones    int
 	want     []Placement
 	born     int
-	mayGo    func(quota.NodeID) bool // nil: a leaving node may go from the list at any time
+	mayGo    func(quota.NodeID) bool // nil: a leaving node may leave the list at any time
 }
 
 func newWorld(t *testing.T, seed uint64) *world {
@@ -38,7 +38,7 @@ func (w *world) join() {
 	w.nodes = append(w.nodes, Node{ID: quota.NodeID(fmt.Sprintf("n%02d", w.born)), Zone: string(rune('a' + w.rng.IntN(w.zones)))})
 }
 
-// change is one thing that happens to the cluster.
+// change is one event in the cluster.
 func (w *world) change() {
 	at := w.rng.IntN(len(w.nodes))
 	state := NodeState(w.rng.IntN(4))
@@ -74,7 +74,7 @@ func (w *world) state(id quota.NodeID) (NodeState, bool) {
 	return w.nodes[i].State, true
 }
 
-// place asks for a placement and checks all that is promised of it.
+// place calls Place and checks all its guarantees.
 func (w *world) place() {
 	w.t.Helper()
 	before := w.want
@@ -156,7 +156,7 @@ func (w *world) checkRange(r int, was, p Placement) {
 	}
 }
 
-// checkDeaths holds that nothing but somebody's wish makes a range smaller.
+// checkDeaths checks that only a request makes a range smaller.
 func (w *world) checkDeaths(before, got []Placement) {
 	w.t.Helper()
 	for r, p := range before {
@@ -198,7 +198,7 @@ func (w *world) inZone(set uint32, zone string) (n int) {
 	return n
 }
 
-// TestPlaceProperties lets random things happen to random clusters.
+// TestPlaceProperties plays random events in random clusters.
 func TestPlaceProperties(t *testing.T) {
 	for seed := range uint64(150) {
 		w := newWorld(t, seed)

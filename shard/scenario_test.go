@@ -13,16 +13,16 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// TestScenarios plays testdata/placement; -rewrite writes what comes out. Words:
+// TestScenarios plays testdata/placement; -rewrite writes the results. Commands:
 //
-//	cluster ranges=8 replicas=3     begins anew
-//	node n1 n2 [zone=a]             nodes join, or come back, as active nodes
+//	cluster ranges=8 replicas=3     a new cluster
+//	node n1 n2 [zone=a]             nodes join, or return, as active nodes
 //	    [state=draining]            or in another state
-//	down n1, up n1                  a node stops, or runs again; nobody has drawn conclusions yet
-//	gone n1                         a node is no more listed
-//	place [meta=3]                  what is wanted now, and what each node has
+//	down n1, up n1                  a node stops, or runs again, without a change of its state
+//	gone n1                         a node is no longer listed
+//	place [meta=3]                  the wanted placement, and the counts of each node
 //	moves [range=0]                 the steps of each range, or of one
-//	run [steps=N]                   all groups take their steps, or at most N each
+//	run [steps=N]                   all groups execute their steps, or at most N each
 func TestScenarios(t *testing.T) {
 	datadriven.Walk(t, "testdata/placement", func(t *testing.T, path string) {
 		var s *scenario
@@ -36,7 +36,7 @@ func TestScenarios(t *testing.T) {
 	})
 }
 
-// scenario is a cluster in which happens what a file says.
+// scenario is a cluster with the events of a file.
 type scenario struct{ *cluster }
 
 func (s *scenario) run(d *datadriven.TestData) string {
@@ -103,7 +103,7 @@ func (s *scenario) node(d *datadriven.TestData) {
 	}
 }
 
-// placeAll asks for a placement; the first one is at once what is.
+// placeAll computes a placement; the first one also becomes the actual state.
 func (s *scenario) placeAll(d *datadriven.TestData) string {
 	if n := s.number(d, "meta", 0); n > 0 {
 		s.asked = PlaceMeta(s.nodes, n, s.asked)
@@ -173,8 +173,8 @@ func (s *scenario) moves(d *datadriven.TestData) string {
 	return b.String()
 }
 
-// runSteps says how many steps of each kind were taken, how few and how many
-// voters a group had on the way, and what groups wait for.
+// runSteps prints how many steps of each kind were executed, the smallest and largest number of voters of a group on
+// the way, and the reasons for which groups wait.
 func (s *scenario) runSteps(limit int) string {
 	taken, waits, least, most := map[Action]int{}, map[string]int{}, 1000, 0
 	for r, g := range s.groups {
@@ -206,13 +206,12 @@ func (s *scenario) runSteps(limit int) string {
 	return b.String()
 }
 
-// TestNext plays testdata/next: what is wanted, what is, and the next step.
+// TestNext plays testdata/next: the wanted and the actual state, and the next step.
 //
 //	next want=(a,b,c) is=(a,b,d) [removed=(d)] [nonvoters=(c)] [leader=a] [meta]
 //	    [behind=(c)] [dead=(d)]
 //
-// Who is neither behind nor dead is alive and has caught up; the leader is the
-// first voter.
+// A node that is neither behind nor dead is alive and has caught up; the leader is the first voter.
 func TestNext(t *testing.T) {
 	datadriven.RunTest(t, "testdata/next/rules.txt", func(t *testing.T, d *datadriven.TestData) string {
 		t.Helper()

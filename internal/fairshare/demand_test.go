@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// TestLevel checks the properties of a max-min fair division of random demands: what is divided adds
-// up to what there is, and only those get less than they demand who get the level.
+// TestLevel checks the properties of a max-min fair division of random demands: the shares add up to the available
+// amount, and claimants that get less than their demand get the level.
 func TestLevel(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	for range 2000 {

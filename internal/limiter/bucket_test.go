@@ -38,8 +38,7 @@ func (m *model) refill(now quota.Time, r quota.Rate, top quota.Units) {
 	}
 }
 
-// check fails unless the bucket holds what the model holds, less than a unit
-// below it and never above.
+// check fails unless the bucket's level is that of the model, less than a unit below it and never above.
 func (m *model) check(t *testing.T, b *Bucket, what any) {
 	t.Helper()
 	below := new(big.Rat).Sub(m.level, units(b.Level()))
@@ -60,8 +59,7 @@ var rates = []quota.Rate{
 	{},
 }
 
-// step is one thing that can happen to a bucket; what a fuzzer writes is read
-// as a row of them.
+// step is one event of a bucket; the input of a fuzzer is read as a sequence of them.
 type step struct {
 	kind byte
 	arg  int64
@@ -77,8 +75,8 @@ func steps(data []byte) []step {
 	return out
 }
 
-// play runs the same steps on a bucket and on the model. The rate is one for
-// the whole run: changing it may cost the fraction of a unit earned so far.
+// play runs the same steps on a bucket and on the model. The rate stays the same for the whole run: a change may cost
+// the fraction of a unit earned so far.
 func play(t *testing.T, rate quota.Rate, all []step) {
 	t.Helper()
 	const start = quota.Time(1_700_000_000_000_000_000)
@@ -91,11 +89,11 @@ func play(t *testing.T, rate quota.Rate, all []step) {
 			now = now.Add(time.Duration(s.arg % int64(time.Second)))
 		case 1: // a long idle, or the clock jumps back
 			now = now.Add(time.Duration(s.arg % int64(3000*day)))
-		case 2: // tokens go, perhaps into debt, or come back
+		case 2: // tokens are taken, perhaps into debt, or added
 			u := quota.Units(s.arg % int64(quota.FromTokens(1_000_000)))
 			b.Add(u)
 			m.add(u)
-		case 3: // another burst, perhaps 0
+		case 3: // a new burst, perhaps 0
 			top = quota.FromTokens(s.arg & (quota.MaxTokens - 1))
 			if s.arg&1 == 0 {
 				top = 0
@@ -119,7 +117,7 @@ func play(t *testing.T, rate quota.Rate, all []step) {
 	}
 }
 
-// TestBucketIsExact compares with exact fractions over random histories.
+// TestBucketIsExact compares random histories with exact fractions.
 func TestBucketIsExact(t *testing.T) {
 	for _, rate := range rates {
 		for seed := range uint64(50) {
@@ -146,8 +144,7 @@ func FuzzBucket(f *testing.F) {
 	})
 }
 
-// TestBucketDoesNotDrift takes a million uneven steps and ends where one step
-// of the same length ends.
+// TestBucketDoesNotDrift makes a million uneven steps and ends at the level of one step of the same length.
 func TestBucketDoesNotDrift(t *testing.T) {
 	for _, rate := range rates {
 		rng := rand.New(rand.NewPCG(1, 1))
@@ -166,7 +163,7 @@ func TestBucketDoesNotDrift(t *testing.T) {
 	}
 }
 
-// TestBucketTimeline reads as what a caller sees of a bucket of 2, 1/s.
+// TestBucketTimeline shows the decisions of a bucket of 2, 1/s, as a caller sees them.
 func TestBucketTimeline(t *testing.T) {
 	type row struct {
 		at   time.Duration
@@ -194,8 +191,7 @@ func TestBucketTimeline(t *testing.T) {
 	}
 }
 
-// TestBucketPaysDebtFirst has a debt near the largest level and a refill beyond
-// it: the sum is what counts.
+// TestBucketPaysDebtFirst has a debt near the largest level and a refill beyond it: their sum counts.
 func TestBucketPaysDebtFirst(t *testing.T) {
 	top := quota.FromTokens(quota.MaxTokens)
 	debt := quota.FromTokens(quota.MaxTokens / 2)

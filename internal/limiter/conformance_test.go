@@ -31,7 +31,7 @@ func subjects() []limitertest.Subject {
 	return out
 }
 
-// TestConformance holds every algorithm to its exact model.
+// TestConformance compares every algorithm with its exact model.
 func TestConformance(t *testing.T) {
 	for _, s := range subjects() {
 		t.Run(s.String(), func(t *testing.T) { limitertest.Run(t, s) })

@@ -9,14 +9,12 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// spaced is the worked example of CONTRIBUTING.md: an algorithm in the form of this package.
-// Its whole state is a value, time comes in as an argument, and nothing else is asked. It
-// keeps the moment at which the bucket would be full again, which is a token bucket told
-// the other way round.
+// spaced is the worked example of CONTRIBUTING.md: an algorithm in the form of this package. Its whole state is a
+// value, time is an argument, and it has no other input. It stores the moment at which the bucket would be full
+// again: the inverse representation of a token bucket.
 type spaced struct{ full quota.Time }
 
-// take takes one token at now, if there is one. A token comes every each, and at most burst
-// are saved.
+// take takes one token at now, if one is available. A token is added once per each, and at most burst are saved.
 func (s *spaced) take(now quota.Time, each time.Duration, burst int64) bool {
 	full := max(s.full, now) + quota.Time(each)
 	if full-now > quota.Time(each)*quota.Time(burst) {
@@ -26,8 +24,8 @@ func (s *spaced) take(now quota.Time, each time.Duration, burst int64) bool {
 	return true
 }
 
-// TestWorkedExample holds it to the token bucket, call by call, with times from a seed. A real
-// algorithm is held to an exact model with limitertest.Run, and fuzzed: conformance_test.go.
+// TestWorkedExample compares it with the token bucket, call by call, with times from a seed. A real algorithm is
+// compared with an exact model by limitertest.Run, and fuzzed: conformance_test.go.
 func TestWorkedExample(t *testing.T) {
 	const each, burst = 100 * time.Millisecond, 5
 	rate, top := quota.Rate{Tokens: 10, Per: time.Second}, quota.FromTokens(burst)

@@ -20,7 +20,7 @@ var (
 	flightTier   = quota.Tier{Kind: quota.Concurrency, Burst: 100}
 )
 
-// TestAddSaturates: whatever is added, nothing wraps around.
+// TestAddSaturates: no sum wraps around.
 func TestAddSaturates(t *testing.T) {
 	most := tokens(quota.MaxTokens) + 1
 	amounts := []quota.Units{math.MinInt64, math.MinInt64 + 1, -most, -1, 0, 1, most, math.MaxInt64 - 1, math.MaxInt64}
@@ -44,7 +44,7 @@ func TestAddSaturates(t *testing.T) {
 	}
 }
 
-// TestPeek: a cost of 0 says what one token would be told, and takes nothing.
+// TestPeek: a cost of 0 returns the decision for one token, and takes nothing.
 func TestPeek(t *testing.T) {
 	for _, tier := range []quota.Tier{bucketTier, fixedTier, slidingTier, periodicTier, flightTier} {
 		l := limitOf(tier)
@@ -63,7 +63,7 @@ func TestPeek(t *testing.T) {
 	}
 }
 
-// TestRetierKinds: a change of the kind or period carries over what was used.
+// TestRetierKinds: a change of the kind or period keeps the use.
 func TestRetierKinds(t *testing.T) {
 	dayTier := quota.Window(quota.FixedWindow, 1000, 24*hour)
 	for _, tc := range []struct {
@@ -105,14 +105,13 @@ func sameWindow(m *limiter.Meter, start, end quota.Time) bool {
 	return s == start && e == end
 }
 
-// TestRetierPeriodic: the window goes on from where it began, and one that
-// would have ended by now ends when it was to.
+// TestRetierPeriodic: the window continues from its start, and one that would have ended by now keeps its end.
 func TestRetierPeriodic(t *testing.T) {
 	twice, half := quota.Window(quota.PeriodicRefill, 100, 2*hour), quota.Window(quota.PeriodicRefill, 100, hour/2)
 	for _, tc := range []struct {
 		new   quota.Tier
 		after time.Duration
-		want  time.Duration // end, since its beginning
+		want  time.Duration // end, from its start
 	}{
 		{twice, hour / 2, 2 * hour},
 		{half, hour / 4, hour / 2},
@@ -136,7 +135,7 @@ func TestRestore(t *testing.T) {
 		now := now0.Add(20 * time.Minute)
 		before.Advance(now, &tier)
 		before.Add(-tokens(9))
-		before.Advance(now.Add(70*time.Minute), &tier) // sliding gives back by now
+		before.Advance(now.Add(70*time.Minute), &tier) // sliding has returned some use by now
 		before.Add(-tokens(3))
 		now = now.Add(70 * time.Minute)
 		start, _ := before.Bounds()
@@ -144,7 +143,7 @@ func TestRestore(t *testing.T) {
 			want := before
 			want.Advance(now.Add(later), &tier)
 			got := limiter.RestoreMeter(&tier, before.Level(), now, start, before.Slope(&tier), now.Add(later))
-			// A slope in whole units per second gives a little less.
+			// A slope in whole units per second returns a little less.
 			slack := quota.Units(min(later, hour) / time.Second)
 			if got.Level() > want.Level() || got.Level() < want.Level()-slack {
 				t.Errorf("%v, %v later: level %d, want %d", tier.Kind, later, got.Level(), want.Level())
@@ -156,8 +155,8 @@ func TestRestore(t *testing.T) {
 	}
 }
 
-// TestRestoreAhead: the clock of who wrote the checkpoint was ahead. Nothing is
-// filled early, and nothing is stuck for years.
+// TestRestoreAhead: the clock that wrote the checkpoint was ahead. Nothing is filled early, and nothing stays for
+// years.
 func TestRestoreAhead(t *testing.T) {
 	for _, tier := range []quota.Tier{bucketTier, fixedTier, slidingTier, periodicTier, flightTier} {
 		for _, ahead := range []time.Duration{time.Second, hour, 30 * 365 * 24 * hour} {
@@ -202,7 +201,7 @@ func TestSlope(t *testing.T) {
 	}
 }
 
-// TestTimeForEstimates: a member's estimate of the level, in the meter's window.
+// TestTimeForEstimates checks a member's estimate of the level, in the meter's window.
 func TestTimeForEstimates(t *testing.T) {
 	start, end := limiter.Window(&fixedTier, now0)
 	now := start.Add(15 * time.Minute)

@@ -25,8 +25,8 @@ func meterOf(l *quota.Limit, now quota.Time) limiter.Meter {
 	return limiter.NewMeter(&t, now)
 }
 
-// TestSalesforceWindow has the numbers of "Coordinated Rate Limiting in
-// Microservices": a system time of 162731878077 ms and windows of 10 s.
+// TestSalesforceWindow has the numbers of "Coordinated Rate Limiting in Microservices": a system time of 162731878077
+// ms and windows of 10 s.
 func TestSalesforceWindow(t *testing.T) {
 	const ms = quota.Time(time.Millisecond)
 	l := limitOf(quota.Window(quota.FixedWindow, 1000, 10*time.Second))
@@ -53,8 +53,8 @@ func TestSalesforceWindow(t *testing.T) {
 	}
 }
 
-// TestTwoPerSecond has the numbers of "Distributed rate limiting in Go": of
-// five calls each second two pass, and nothing is carried over.
+// TestTwoPerSecond has the numbers of "Distributed rate limiting in Go": of five calls each second two pass, and
+// nothing is carried over.
 func TestTwoPerSecond(t *testing.T) {
 	l := limitOf(quota.Window(quota.PeriodicRefill, 2, time.Second))
 	now := quota.Time(1_700_000_000_123_456_789)
@@ -81,8 +81,7 @@ func TestTwoPerSecond(t *testing.T) {
 	}
 }
 
-// TestQuotaserviceScenarios has those of square/quotaservice's README that are
-// about one bucket.
+// TestQuotaserviceScenarios plays the scenarios of square/quotaservice's README that are about one bucket.
 func TestQuotaserviceScenarios(t *testing.T) {
 	l := bucketOf(50, time.Second, 100) // its defaults
 	l.MaxWait, l.MaxDebt = time.Second, 10*time.Second
@@ -94,7 +93,7 @@ func TestQuotaserviceScenarios(t *testing.T) {
 		t.Errorf("scenario 1: %+v", v)
 	}
 
-	// 2: who takes more than is there goes at once; the next one waits for it.
+	// 2: a caller that takes more than the level passes at once; the next one waits for it.
 	if v := m.Take(now, l, tokens(124), quota.LimitsWait); !v.Allowed || v.Wait != 0 {
 		t.Errorf("scenario 2, 124 of 99: %+v, want at once", v)
 	}
@@ -102,14 +101,14 @@ func TestQuotaserviceScenarios(t *testing.T) {
 		t.Errorf("scenario 2, the next: %+v, want a wait of 0.5 s for 25 tokens at 50/s", v)
 	}
 
-	// 4: the wait would be too long for the caller, or the limit; nothing is claimed.
+	// 4: the wait would be too long for the caller, or the limit; nothing is taken.
 	level := m.Level()
 	if v := m.Take(now, l, tokens(1), 699*time.Millisecond); v.Allowed || !v.TooLong || v.RetryAfter != time.Millisecond {
 		t.Errorf("scenario 4, a caller with 699 ms: %+v, want too long by 1 ms", v)
 	}
 	m.Charge(now, l, tokens(25)) // the wait is now 1.2 s
 	level -= tokens(25)
-	for _, patience := range []time.Duration{quota.LimitsWait, time.Hour} { // only ever lower
+	for _, patience := range []time.Duration{quota.LimitsWait, time.Hour} { // can only lower it
 		if v := m.Take(now, l, tokens(1), patience); v.Allowed || !v.TooLong || v.RetryAfter != 200*time.Millisecond {
 			t.Errorf("scenario 4, beyond the limit's wait: %+v", v)
 		}
@@ -118,7 +117,7 @@ func TestQuotaserviceScenarios(t *testing.T) {
 		t.Errorf("scenario 4: refusals claimed %d", level-m.Level())
 	}
 
-	// Debt has an end: 10 s at 50/s, which with a full bucket is 600 at once.
+	// Debt has a bound: 10 s at 50/s, which with a full bucket is 600 at once.
 	m = meterOf(l, now)
 	if v := m.Take(now, l, tokens(601), quota.LimitsWait); v.Allowed || !v.Never {
 		t.Errorf("601: %+v, want never", v)
@@ -130,7 +129,7 @@ func TestQuotaserviceScenarios(t *testing.T) {
 		t.Errorf("after them: %+v, want to be asked again when the wait is 1 s", v)
 	}
 
-	// 6: a call is paid after the fact, by the milliseconds it took.
+	// 6: a call is charged after the fact, by its milliseconds.
 	m = meterOf(l, now)
 	if v := m.Take(now, l, tokens(1), quota.LimitsWait); !v.Allowed {
 		t.Errorf("scenario 6: %+v", v)

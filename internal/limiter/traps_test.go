@@ -11,9 +11,8 @@ import (
 
 const now0 = quota.Time(1_700_000_000_000_000_000)
 
-// TestTrapNanosBetweenTokens: quotaservice divides 1e9 by the rate as whole
-// numbers. Above 1e9/s that divides by zero, and at 1e9/3 plus a little it makes
-// 2 ns of 3: the bucket refills half as fast again.
+// TestTrapNanosBetweenTokens: quotaservice divides 1e9 by the rate as whole numbers. Above 1e9/s that divides by
+// zero, and slightly above 1e9/3 it makes 2 ns of 3: the bucket refills half as fast again.
 func TestTrapNanosBetweenTokens(t *testing.T) {
 	for _, rate := range []int64{2_000_000_000, 1_000_000_001, 999_999_999, 400_000_000, 333_333_334, 3, 7} {
 		l := bucketOf(rate, time.Second, 10_000_000_000)
@@ -31,9 +30,8 @@ func TestTrapNanosBetweenTokens(t *testing.T) {
 	}
 }
 
-// TestTrapFractionDropped: quotaservice sets the time of the last refill to now
-// with every request, whole tokens or not. Who asks more often than a token takes
-// then never sees the bucket refill beyond what is asked for.
+// TestTrapFractionDropped: quotaservice sets the time of the last refill to now with every request, whole tokens or
+// not. A caller with more frequent requests than tokens then never sees the bucket refill beyond its requests.
 func TestTrapFractionDropped(t *testing.T) {
 	l := bucketOf(10, time.Second, 100)
 	m := meterOf(l, now0)
@@ -51,8 +49,8 @@ func TestTrapFractionDropped(t *testing.T) {
 	}
 }
 
-// TestTrapGregorianLength: gubernator subtracts milliseconds from nanoseconds,
-// so its months and years end at no month's or year's end.
+// TestTrapGregorianLength: gubernator subtracts milliseconds from nanoseconds, so its months and years do not end at
+// the end of a month or year.
 func TestTrapGregorianLength(t *testing.T) {
 	now := at(t, "2024-02-10T12:00:00Z")
 	for unit, want := range map[quota.CalendarUnit]string{quota.Month: "2024-03-01T00:00:00Z", quota.Year: "2025-01-01T00:00:00Z"} {
@@ -65,8 +63,8 @@ func TestTrapGregorianLength(t *testing.T) {
 	}
 }
 
-// TestTrapLocalZone: gubernator's calendar is in the zone of each node's
-// machine. Ours is in the limit's, UTC if it names none.
+// TestTrapLocalZone: the calendar of gubernator is in the time zone of each node's machine. Here it is in the limit's
+// zone, by default UTC.
 func TestTrapLocalZone(t *testing.T) {
 	before := time.Local
 	defer func() { time.Local = before }()
@@ -81,9 +79,8 @@ func TestTrapLocalZone(t *testing.T) {
 	}
 }
 
-// TestTrapWeekStart: envoyproxy/ratelimit's week begins on Thursday, as the
-// epoch did; gubernator has none. Ours begins on Monday. A fixed window of 7 days
-// is no week: it is aligned to the epoch, and says so.
+// TestTrapWeekStart: the week of envoyproxy/ratelimit begins on Thursday, as the epoch did; gubernator has no week.
+// Here a week begins on Monday. A fixed window of 7 days is not a week: it is aligned to the epoch, as documented.
 func TestTrapWeekStart(t *testing.T) {
 	week := quota.Per(1, quota.Calendar{Unit: quota.Week})
 	days := quota.Window(quota.FixedWindow, 1, 7*24*time.Hour)
@@ -95,8 +92,8 @@ func TestTrapWeekStart(t *testing.T) {
 	}
 }
 
-// TestTrapLimitZero: gubernator's leaky bucket divides by a limit of 0 and gets
-// infinity. Here a limit of 0 of any kind refuses every request.
+// TestTrapLimitZero: the leaky bucket of gubernator divides by a limit of 0 and gets infinity. Here a limit of 0 of
+// any kind refuses every request.
 func TestTrapLimitZero(t *testing.T) {
 	for _, kind := range quota.Kinds() {
 		tier := quota.Window(kind, 0, time.Minute)
@@ -118,7 +115,7 @@ func TestTrapLimitZero(t *testing.T) {
 	}
 }
 
-// TestTrapRateZero: no token ever comes back, and no refusal suggests a time to retry.
+// TestTrapRateZero: no token is ever added, and no refusal suggests a time to retry.
 func TestTrapRateZero(t *testing.T) {
 	l := bucketOf(0, time.Second, 2)
 	l.MaxWait, l.MaxDebt = time.Minute, time.Hour
@@ -131,8 +128,8 @@ func TestTrapRateZero(t *testing.T) {
 	}
 }
 
-// TestTrapStickyStatus: gubernator keeps OVER_LIMIT with a key after its limit
-// was raised. A raise lets exactly the difference pass, at once.
+// TestTrapStickyStatus: gubernator keeps OVER_LIMIT with a key after its limit was raised. Here a raise admits
+// exactly the difference, at once.
 func TestTrapStickyStatus(t *testing.T) {
 	for _, kind := range []quota.Kind{quota.FixedWindow, quota.SlidingWindow, quota.PeriodicRefill, quota.Concurrency, quota.CalendarWindow} {
 		before, after := quota.Window(kind, 10, time.Hour), quota.Window(kind, 15, time.Hour)
@@ -152,8 +149,8 @@ func TestTrapStickyStatus(t *testing.T) {
 	}
 }
 
-// TestTrapChangeRefills: in quotaservice any change of a namespace makes all its
-// buckets anew, full. A thousand changes here give nothing.
+// TestTrapChangeRefills: in quotaservice any change of a namespace creates all its buckets again, full. Here a
+// thousand changes add nothing.
 func TestTrapChangeRefills(t *testing.T) {
 	day := quota.Calendar{Unit: quota.Day}
 	for _, pair := range [][2]quota.Tier{
@@ -180,12 +177,11 @@ func TestTrapChangeRefills(t *testing.T) {
 	}
 }
 
-// TestTrapBoundary: in epoch-aligned windows, those of envoyproxy/ratelimit, twice
-// the limit passes within no time around a window's end. Ours called fixed do the
-// same, and say so; in a sliding window of n per period no stretch d admits more
-// than n + n x d/period, whoever attacks it and when. (Over a whole period that is
-// 2n too, but only to who uses up one window in its last moment and then takes
-// what comes back, evenly, as from a token bucket of n per period.)
+// TestTrapBoundary: in epoch-aligned windows, those of envoyproxy/ratelimit, twice the limit can pass within no time
+// around the end of a window. Fixed windows here do the same, as documented. In a sliding window of n per period, no
+// time span d admits more than n + n x d/period, for any caller at any time. (Over a whole period that is 2n too, but
+// only for a caller that uses up one window in its last moment and then takes the returned use, evenly, as from a
+// token bucket of n per period.)
 func TestTrapBoundary(t *testing.T) {
 	const n, per = 100, time.Minute
 	end := quota.Time(per) * (now0/quota.Time(per) + 1)
@@ -214,15 +210,15 @@ func TestTrapBoundary(t *testing.T) {
 	}
 }
 
-// envelope takes greedily at every step, but for the time quiet of every period
-// and a half, and compares every stretch with its bound.
+// envelope takes greedily at every step, except during the time quiet of every period and a half, and compares every
+// time span with its bound.
 func envelope(t *testing.T, n int64, per, step, quiet time.Duration) {
 	t.Helper()
 	l := limitOf(quota.Window(quota.SlidingWindow, n, per))
 	m := meterOf(l, now0)
 	type taken struct {
 		at   time.Duration
-		sum  int64 // up to and with it
+		sum  int64 // up to and including it
 		here int64
 	}
 	var all []taken
@@ -253,9 +249,8 @@ func envelope(t *testing.T, n int64, per, step, quiet time.Duration) {
 	}
 }
 
-// TestTrapRefusedIsCharged: envoyproxy/ratelimit increments a counter that is
-// over its limit, so who goes on asking is refused for longer. Here a refusal
-// leaves the meter as it was, of every kind.
+// TestTrapRefusedIsCharged: envoyproxy/ratelimit increments a counter that is over its limit, so a caller that keeps
+// trying is refused for longer. Here a refusal leaves the meter unchanged, for every kind.
 func TestTrapRefusedIsCharged(t *testing.T) {
 	for _, tier := range []quota.Tier{bucketTier, fixedTier, slidingTier, periodicTier, flightTier, quota.Per(10, quota.Calendar{Unit: quota.Day})} {
 		l := limitOf(tier)
@@ -273,9 +268,8 @@ func TestTrapRefusedIsCharged(t *testing.T) {
 	}
 }
 
-// TestTrapWaitOverride: the wait that quotaservice's callers may give lowers the
-// limit's and never raises it, though it is called an override. So does ours, and
-// refusals for it have a reason of their own.
+// TestTrapWaitOverride: the wait that callers of quotaservice may give lowers the limit's and never raises it,
+// although it is called an override. Here it is the same, and such refusals have a reason of their own.
 func TestTrapWaitOverride(t *testing.T) {
 	l := bucketOf(1, time.Second, 1)
 	l.MaxWait, l.MaxDebt = 5*time.Second, time.Minute

@@ -11,7 +11,7 @@ import (
 	"github.com/quorate/quorate/internal/zone"
 )
 
-// awkward are zones whose clocks do what calendars should not.
+// awkward are zones with unusual changes of the clock.
 var awkward = []string{
 	"UTC", "Europe/Berlin", "America/New_York",
 	"America/Sao_Paulo",   // midnights that do not exist
@@ -21,8 +21,8 @@ var awkward = []string{
 	"America/St_Johns",    // set back over midnight, one minute into the day
 	"Atlantic/Azores",     // midnight comes twice
 	"Australia/Lord_Howe", // half an hour of daylight saving
-	"Pacific/Apia",        // a day that never was
-	"Pacific/Kwajalein",   // another
+	"Pacific/Apia",        // a day that is skipped
+	"Pacific/Kwajalein",   // another one
 	"Asia/Kathmandu", "Asia/Pyongyang", "America/Caracas", "Antarctica/Troll", "Africa/Casablanca",
 }
 
@@ -44,7 +44,7 @@ func at(t testing.TB, s string) quota.Time {
 	return quota.Time(moment.UnixNano())
 }
 
-// tiles fails unless the window contains the moment and its neighbours meet it.
+// tiles fails unless the window contains the moment and is adjacent to its neighbours.
 func tiles(t *testing.T, tier *quota.Tier, now quota.Time) (start, end quota.Time) {
 	t.Helper()
 	start, end = limiter.Window(tier, now)
@@ -65,8 +65,7 @@ func tiles(t *testing.T, tier *quota.Tier, now quota.Time) (start, end quota.Tim
 	return start, end
 }
 
-// TestWindowsTile: random moments of 1970 to 2100, and around every change of
-// the clocks.
+// TestWindowsTile checks random moments of 1970 to 2100, and those around every change of a clock.
 func TestWindowsTile(t *testing.T) {
 	from, to := at(t, "1970-01-05T00:00:00Z"), at(t, "2100-01-01T00:00:00Z")
 	const seed = 7
@@ -135,7 +134,7 @@ func TestCalendarWalks(t *testing.T) {
 	}
 }
 
-// TestCalendarDays has the days that go wrong elsewhere.
+// TestCalendarDays checks days with which other implementations fail.
 func TestCalendarDays(t *testing.T) {
 	for _, tc := range []struct {
 		zone       string
@@ -165,7 +164,7 @@ func TestCalendarDays(t *testing.T) {
 		{"UTC", quota.Month, "2024-02-29T12:00:00Z", "2024-02-01T00:00:00Z", "2024-03-01T00:00:00Z", 29 * 24 * time.Hour},
 		{"America/New_York", quota.Month, "2024-03-31T23:00:00-04:00", "2024-03-01T00:00:00-05:00", "2024-04-01T00:00:00-04:00", 31*24*time.Hour - time.Hour},
 		{"UTC", quota.Year, "2024-07-01T00:00:00Z", "2024-01-01T00:00:00Z", "2025-01-01T00:00:00Z", 366 * 24 * time.Hour},
-		// After the table of a zone ends, Go loses count on the last day of a leap year.
+		// After the end of a zone's table, Go miscounts on the last day of a leap year.
 		{"Europe/Berlin", quota.Day, "2040-12-31T12:00:00+01:00", "2040-12-31T00:00:00+01:00", "2041-01-01T00:00:00+01:00", 24 * time.Hour},
 		{"Europe/Berlin", quota.Hour, "2040-12-31T23:30:00+01:00", "2040-12-31T23:00:00+01:00", "2041-01-01T00:00:00+01:00", time.Hour},
 		{"UTC", quota.Day, "1969-12-31T23:59:59Z", "1969-12-31T00:00:00Z", "1970-01-01T00:00:00Z", 24 * time.Hour},
@@ -179,7 +178,7 @@ func TestCalendarDays(t *testing.T) {
 	}
 }
 
-// TestWindowsAtTheEndsOfTime: what no Time can tell is cut off, nothing wraps.
+// TestWindowsAtTheEndsOfTime: ends outside the range of Time are cut off, and nothing wraps.
 func TestWindowsAtTheEndsOfTime(t *testing.T) {
 	const first, last = quota.Time(-1 << 63), quota.Time(1<<63 - 1)
 	for _, unit := range quota.CalendarUnits() {

@@ -9,7 +9,7 @@ import (
 func TestInline(t *testing.T) {
 	for _, c := range []struct {
 		in   Inline
-		name string // or what the error says
+		name string // or part of the error
 	}{
 		{Inline{Rate: Rate{100, time.Minute}, Burst: 20}, "@inline.bucket.soft.100.60000000000.20"},
 		{Inline{Kind: FixedWindow, Rate: Rate{5, time.Hour}, Burst: 5, Ceiling: Hard}, "@inline.fixed.hard.5.3600000000000.5"},

@@ -60,7 +60,7 @@ func good() Limit {
 func TestLimitValidate(t *testing.T) {
 	for _, tc := range []struct {
 		change func(*Limit)
-		want   string // part of the error; "" is none
+		want   string // part of the error; "" means no error
 	}{
 		{func(*Limit) {}, ""},
 		{func(l *Limit) { l.Burst = 0 }, ""},

@@ -30,7 +30,7 @@ func matchers(tb testing.TB, rules ...string) *Limits {
 	return s
 }
 
-// scan is what HTTP finds, by trying every limit.
+// scan returns the result of HTTP, by trying every limit.
 func scan(s *Limits, method, path string) (out []*Limit) {
 	for i := range s.list {
 		if l := &s.list[i]; l.Match.Matches(method, path) {
@@ -80,7 +80,7 @@ func names(list []*Limit) (out []string) {
 	return out
 }
 
-// FuzzHTTPIndex: whatever path and patterns come.
+// FuzzHTTPIndex is TestHTTPIndex for any path and patterns.
 func FuzzHTTPIndex(f *testing.F) {
 	f.Add("GET", "/v1/a/b?x=1", "/v1/**/b", "/*/a/b", "/v1/a/")
 	f.Add("get", "/a//b/", "/a/**", "/a//b", "/**/b/**/b")
@@ -104,7 +104,7 @@ func FuzzHTTPIndex(f *testing.F) {
 	})
 }
 
-// TestHTTPIndexAllocates nothing where the caller brings the room.
+// TestHTTPIndexAllocates checks that a lookup allocates nothing if the caller provides the memory.
 func TestHTTPIndexAllocates(t *testing.T) {
 	s := matchers(t, manyRules(100)...)
 	var room [8]*Limit
@@ -113,8 +113,7 @@ func TestHTTPIndexAllocates(t *testing.T) {
 	}
 }
 
-// manyRules are as those of a gateway: services with a collection, items, and one rule
-// for everything below.
+// manyRules are rules like those of a gateway: services with a collection, items, and one rule for all paths below.
 func manyRules(n int) (rules []string) {
 	for i := range n {
 		rules = append(rules, fmt.Sprintf([]string{

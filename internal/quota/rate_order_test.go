@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// TestTopRates: what is kept of many is what comes first when all are sorted.
+// TestTopRates: the kept keys are the first ones when all are sorted.
 func TestTopRates(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	for order := ByDemand; order <= ByRemaining; order++ {

@@ -25,7 +25,7 @@ func TestShare(t *testing.T) {
 	}
 }
 
-// TestHasRoom checks that each sharer gets a part of the table, in whatever order they fill it.
+// TestHasRoom checks that each sharer gets its part of the table, for any order of insertions.
 func TestHasRoom(t *testing.T) {
 	const most = 3200
 	for _, sharers := range []int{1, 2, 5, 50} {

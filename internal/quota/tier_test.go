@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// TestKinds: every kind that has a word is listed in the order of its number, and counts by windows, unless
-// it is a bucket or counts what is in flight.
+// TestKinds: every kind that has a word is listed in the order of its number, and counts by windows, unless it is a
+// bucket or counts requests in flight.
 func TestKinds(t *testing.T) {
 	if len(Kinds()) != len(kinds) {
 		t.Errorf("%v are listed; there are %d", Kinds(), len(kinds))

@@ -7,13 +7,12 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// separators are what something is joined with somewhere.
+// separators are the strings that join names somewhere.
 var separators = []string{"/", "#", "@", ":", "_", " ", "\x00", "*", "%", "|", ","}
 
-// TestTrapJoinedNames: keys that envoyproxy/ratelimit joins with "_" can collide.
-// A name cannot have what we join with ("/" between namespace, limit and key, "#"
-// before a tier's number, "@" before what only we name), so that no two names and
-// keys make one string, or one counter.
+// TestTrapJoinedNames: keys that envoyproxy/ratelimit joins with "_" can collide. Here a name cannot contain a
+// separator ("/" between namespace, limit and key, "#" before a tier's number, "@" before reserved names), so that no
+// two pairs of names and keys make one string, or one counter.
 func TestTrapJoinedNames(t *testing.T) {
 	for _, s := range separators {
 		if free := quota.CheckName("limit", "a"+s+"b") == nil; free != (s == "_") {
@@ -47,10 +46,9 @@ func TestTrapJoinedNames(t *testing.T) {
 	}
 }
 
-// TestTrapJoinedKeys: two keys have the same parent's key only if they are the
-// same up to the "/" that is cut off, or have none, or nothing, before it: then
-// they are everybody's. Names and keys under a template never make the key of
-// another name.
+// TestTrapJoinedKeys: two keys have the same parent's key only if they are the same up to the "/" that is cut off, or
+// have no "/", or an empty part before it: then the parent's key is WholeKey. Names and keys under a template never
+// make the key of another name.
 func TestTrapJoinedKeys(t *testing.T) {
 	parts := []string{"a", "b", "ab", "a_b", "#", ":", "%2f", " ", "\x00"}
 	seen := map[string]string{}
@@ -97,9 +95,8 @@ func TestTrapJoinedKeys(t *testing.T) {
 	}
 }
 
-// TestTrapLostEvents: quotaservice's event of a server error goes to a producer
-// that is not there. Whatever a decision says, it is an event of a kind that
-// watchers can ask for.
+// TestTrapLostEvents: quotaservice sends the event of a server error to a producer that does not exist. Here every
+// decision is an event of a kind that watchers can select.
 func TestTrapLostEvents(t *testing.T) {
 	for _, why := range append(quota.Whys(), quota.WhyUnknown) {
 		for _, allowed := range []bool{false, true} {

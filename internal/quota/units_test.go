@@ -14,7 +14,7 @@ func TestParseRate(t *testing.T) {
 	for _, tc := range []struct {
 		in   string
 		want Rate
-		out  string // what String writes
+		out  string // the result of String
 	}{
 		{"10/s", Rate{10, time.Second}, "10/s"},
 		{"9/m", Rate{9, time.Minute}, "9/m"},
@@ -214,7 +214,7 @@ func TestRatePeriods(t *testing.T) {
 	}
 }
 
-// TestRoundUnits: conversions saturate, also of what no int64 holds.
+// TestRoundUnits: conversions saturate, also of numbers beyond int64.
 func TestRoundUnits(t *testing.T) {
 	for f, want := range map[float64]Units{
 		0: 0, 1.9: 1, -1.9: -1, 1e18: 1e18, 1 << 63: math.MaxInt64, 1e300: math.MaxInt64, -1e300: math.MinInt64,
