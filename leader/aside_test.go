@@ -7,9 +7,10 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// TestAside: a leader tells what it has set aside of a hard bucket for a node that it has not heard:
-// after the death of the leader before it, and after that of the node itself. It is beside the level,
-// so nobody need take the bucket for used up; it ends when the node speaks, or its lease is over.
+// TestAside: a leader reports what it has set aside of a hard bucket for a node that has not
+// reported: after the death of the leader before it, and after that of the node itself. Level
+// excludes it, so clients need not take the bucket for used up. It ends when the node reports, or
+// its lease is over.
 func TestAside(t *testing.T) {
 	for name, decide := range map[string]quota.Decide{"decided by nodes": quota.Locally, "decided by the leader": quota.AtLeader} {
 		t.Run(name, func(t *testing.T) {
@@ -22,13 +23,13 @@ func TestAside(t *testing.T) {
 			now := quota.Time(100 * time.Hour)
 			l := New(Config{First: true}, 0, 1, "b", nodes, limits, nil, now)
 			seqs := map[quota.NodeID]quota.Seq{}
-			// use has a node ask for tokens, and returns what it is told.
+			// use asks for tokens on behalf of a node, and returns the answer.
 			use := func(id quota.NodeID, want quota.Units) (level, aside quota.Units, refused quota.Why) {
 				t.Helper()
 				now = now.Add(10 * time.Millisecond)
 				if decide == quota.AtLeader {
 					a := l.Ask(now, []quota.Ask{{From: id, Incarnation: 1, Key: k, Cost: want}})[0]
-					if a.Unsaved { // it waits for the log
+					if a.Unsaved { // wait for the log
 						l.Checkpoint(now, 10)
 						l.Saved(now, l.Written())
 						a = l.Ask(now, []quota.Ask{{From: id, Incarnation: 1, Key: k, Cost: want}})[0]
@@ -66,7 +67,7 @@ func TestAside(t *testing.T) {
 			if aside <= 0 || refused != 0 && refused != quota.WhyFailover {
 				t.Errorf("level %v, %v set aside, refused %v; what b may have is set aside, and not over the limit", level, aside, refused)
 			}
-			if decide == quota.AtLeader { // it has learned, and the promise of the leader before it goes on
+			if decide == quota.AtLeader { // learning is over; the promise of the last leader continues
 				now = now.Add(300 * time.Millisecond)
 				if level, aside, refused = use("a", 60*quota.Token); level+aside < 60*quota.Token || refused != quota.WhyFailover {
 					t.Errorf("level %v, %v set aside, refused %v; want failover, and what is left with what is set aside", level, aside, refused)
@@ -87,7 +88,7 @@ func TestAside(t *testing.T) {
 			if _, aside, _ := use("a", quota.Token); aside <= 0 {
 				t.Errorf("%v set aside for a node that has just died", aside)
 			}
-			use("b", quota.Token) // it has not
+			use("b", quota.Token) // the node has not reported
 			if _, aside, _ := use("a", quota.Token); aside != 0 {
 				t.Errorf("%v set aside for a node that has spoken", aside)
 			}

@@ -7,8 +7,8 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// TestAskWithoutRefill asks for a token of a limit that never refills, while a member holds it, and when it
-// is used up. Only a cost above the burst is over the burst.
+// TestAskWithoutRefill asks for a token of a limit without refill, while a member holds it, and
+// after it is used up. Only a cost above the burst is refused as over the burst.
 func TestAskWithoutRefill(t *testing.T) {
 	l := quota.Limit{LimitName: examKey.LimitName, Ceiling: quota.Hard}
 	l.SetFirst(quota.Tier{Rate: quota.Rate{Per: time.Second}, Burst: 4})

@@ -10,8 +10,8 @@ import (
 	"github.com/quorate/quorate/leader"
 )
 
-// TestCheckpointBytes: keys of many members, or long ones, are in several checkpoints, none of which
-// is too large for a log, and all of which together have them all.
+// TestCheckpointBytes: keys with many members, or with long names, are spread over several
+// checkpoints. None is too large for a log, and together they contain all keys.
 func TestCheckpointBytes(t *testing.T) {
 	const keys = 6000
 	l := quota.Limit{

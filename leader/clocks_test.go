@@ -7,8 +7,8 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// TestClocksOfLeaders: what a new leader refills of a hard bucket, and when it holds a
-// promise to end, whatever the clock of the one before it showed.
+// TestClocksOfLeaders: the refill that a new leader counts for a hard bucket, and the end that it
+// assumes for a promise, with any clock of the leader before it.
 func TestClocksOfLeaders(t *testing.T) {
 	const second = quota.Time(time.Second)
 	limit := &quota.Limit{Ceiling: quota.Hard}

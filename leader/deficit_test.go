@@ -7,8 +7,8 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// TestTurns: what one member uses makes it due less and the others more, by their
-// parts, and in sum nothing.
+// TestTurns: use by one member lowers its deficit and raises those of all by their shares; the sum
+// is 0.
 func TestTurns(t *testing.T) {
 	const token = float64(quota.Token)
 	b := &bucket{limit: &quota.Limit{Ceiling: quota.Hard}, divisionState: divisionState{most: 10 * token}}
@@ -29,9 +29,8 @@ func TestTurns(t *testing.T) {
 	}
 }
 
-// TestEvened: under soft, while there is not enough for all, what a member has had
-// missed lately is made up for, by its part at most; and one that has
-// had too much is told a level without what others will use.
+// TestEvened: under soft, while tokens are scarce, a member with a deficit gets a higher rate, at
+// most twice its share; one that used too much receives a level without what others will use.
 func TestEvened(t *testing.T) {
 	const token, fair = float64(quota.Token), 10 * float64(quota.Token)
 	for _, tc := range []struct {

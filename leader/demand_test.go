@@ -9,8 +9,8 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// arrivals draws what is counted in one interval: batches of a size, as a Poisson
-// process of that many a second.
+// arrivals draws the count of one interval: batches of a size, as a Poisson process of the given
+// rate.
 type arrivals struct{ clumps, size float64 }
 
 func (a arrivals) draw(r *rand.Rand, took time.Duration) float64 {
@@ -22,8 +22,8 @@ func (a arrivals) draw(r *rand.Rand, took time.Duration) float64 {
 	}
 }
 
-// TestDispersion lets members report every 100 ms for a minute, of seeds 1 to
-// 5, and looks at what is taken for a batch.
+// TestDispersion has members report every 100 ms for a minute, with seeds 1 to 5, and checks the
+// estimated batch size.
 func TestDispersion(t *testing.T) {
 	const sync = 100 * time.Millisecond
 	steady := func(clumps, size float64) func(int) arrivals {
@@ -35,7 +35,7 @@ func TestDispersion(t *testing.T) {
 		least    float64
 		most     float64
 		uneven   bool // reports come early too
-		silences bool // nothing to tell is not told
+		silences bool // reports without counts are not sent
 		members  int  // 0 is 1
 	}{
 		{name: "silence", at: steady(0, 1), least: 1, most: 1},
@@ -73,7 +73,7 @@ func TestDispersion(t *testing.T) {
 	}
 }
 
-// TestDispersionBounds feeds what no traffic looks like.
+// TestDispersionBounds feeds counts that no traffic produces.
 func TestDispersionBounds(t *testing.T) {
 	var d dispersion
 	for range 1000 {

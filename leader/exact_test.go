@@ -10,10 +10,10 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// TestExact plays members of a hard limit beside one central bucket that sees what is admitted when it is admitted:
-// what is free, together with what members hold, is never more than is left there. Reports and answers are lost,
-// members are silent for seconds, and leaders die; what they have answered since the last line of the log nobody
-// can tell.
+// TestExact compares a hard limit with one central bucket that charges every admission when it
+// happens: the free pool plus the tokens that members hold never exceed the level of that bucket.
+// Reports and answers are lost, members are silent for seconds, and leaders die with the record of
+// what they answered since the last line of the log.
 func TestExact(t *testing.T) {
 	for seed := range uint64(600) {
 		playExact(t, seed)
@@ -23,7 +23,7 @@ func TestExact(t *testing.T) {
 	}
 }
 
-// exactGame is a game about one key.
+// exactGame is a random test of one key.
 type exactGame struct {
 	t       *testing.T
 	rng     *rand.Rand
@@ -33,12 +33,12 @@ type exactGame struct {
 	now     quota.Time
 	central limiter.Bucket
 	members [3]exactMember
-	log     []quota.KeyLevel // what the next leader finds
-	written []exactLine      // checkpoints that the log has not taken
+	log     []quota.KeyLevel // lines that the next leader reads
+	written []exactLine      // checkpoints that are not committed yet
 	names   quota.Seq
-	parts   int64         // of the burst; a decide request costs at most one
+	parts   int64         // parts of the burst; a decide request costs at most one
 	pace    time.Duration // the longest time between two steps
-	odds    [6]int        // of each kind of step, added up
+	odds    [6]int        // cumulative odds of each kind of step
 }
 
 type exactLine struct {
@@ -50,9 +50,9 @@ type exactMember struct {
 	fakeKey
 	id        quota.NodeID
 	seq       quota.Seq
-	told      quota.Term  // who has been told everything
+	told      quota.Term  // term of the leader that has the full report
 	abandoned []quota.Seq // decide requests whose answers were lost
-	asleep    quota.Time  // hears and reports nothing until then
+	asleep    quota.Time  // until then it neither receives nor reports
 }
 
 func newExact(t *testing.T, l *quota.Limit) *exactGame {
@@ -98,7 +98,7 @@ func (g *exactGame) lead(term quota.Term) {
 	g.l, g.written = New(Config{}, 0, term, "a", nodes, g.limits, g.log, g.now), nil
 }
 
-// step is what happens next.
+// step performs one random event.
 func (g *exactGame) step() {
 	m := &g.members[g.rng.IntN(len(g.members))]
 	g.pass(time.Duration(g.rng.Int64N(int64(g.pace))))
@@ -150,14 +150,14 @@ func (g *exactGame) admit(u quota.Units) {
 
 const exactRounding = quota.Token / 100
 
-// use has a member admit some of what it holds.
+// use makes a member admit some of its tokens.
 func (g *exactGame) use(m *exactMember, n int64) {
 	u := quota.FromTokens(n)
 	m.held, m.used = m.held-u, m.used+u
 	g.admit(u)
 }
 
-// report has a member report to the leader. The answer may be lost.
+// report makes a member report to the leader. The answer may be lost.
 func (g *exactGame) report(m *exactMember, want int64, lost bool) {
 	e := m.entry(g.l.Term())
 	e.Key, e.Want, e.Cancelled, e.Stopped = examKey, quota.FromTokens(want), m.abandoned, e.Applied > 0 && m.grant.Rate == 0
@@ -178,7 +178,7 @@ func (g *exactGame) report(m *exactMember, want int64, lost bool) {
 	g.deliver(pushed)
 }
 
-// deliver brings members what answers no report.
+// deliver delivers grants that answer no report.
 func (g *exactGame) deliver(grants []quota.Grant) {
 	for _, p := range grants {
 		m := &g.members[p.To[0]-'a']
@@ -188,7 +188,7 @@ func (g *exactGame) deliver(grants []quota.Grant) {
 	}
 }
 
-// ask has a member ask the leader, and ask again if the answer waits for the log. The answer may be lost.
+// ask makes a member ask the leader, again if the answer waits for the log. The answer may be lost.
 func (g *exactGame) ask(m *exactMember, cost int64, lost bool) {
 	if !g.limit.MayAsk() || g.now < m.asleep || len(m.abandoned) == quota.MaxCancelled {
 		return
@@ -208,7 +208,7 @@ func (g *exactGame) ask(m *exactMember, cost int64, lost bool) {
 	}
 }
 
-// checkpoint writes one, and the log may take what has been written.
+// checkpoint writes a checkpoint; the log may commit those written so far.
 func (g *exactGame) checkpoint() {
 	if lines := g.l.Checkpoint(g.now, 10); len(lines) > 0 {
 		g.written = append(g.written, exactLine{g.l.Written(), lines})
@@ -231,14 +231,14 @@ func (g *exactGame) commit() quota.Seq {
 	return w.seq
 }
 
-// free is what is free in the books.
+// free is the free pool.
 func (g *exactGame) free() quota.Units {
 	b := g.l.bucket(examKey)
 	b.advance(g.now)
 	return b.pool.Level()
 }
 
-// all is that, together with what members hold.
+// all is the free pool plus the tokens that members hold.
 func (g *exactGame) all() quota.Units {
 	sum := g.free()
 	for i := range g.members {
@@ -247,7 +247,7 @@ func (g *exactGame) all() quota.Units {
 	return sum
 }
 
-// check compares the books with the central bucket.
+// check compares the ledger with the central bucket.
 func (g *exactGame) check() {
 	g.t.Helper()
 	if g.l.bucket(examKey) == nil {
@@ -259,7 +259,8 @@ func (g *exactGame) check() {
 	}
 }
 
-// busy has members use for a second all that they hold, and ask for more, until they have the whole rate.
+// busy makes members use all their tokens for a second, and ask for more, until they have the whole
+// rate.
 func (g *exactGame) busy(members ...*exactMember) {
 	for range 10 {
 		g.spend(members...)
@@ -277,7 +278,7 @@ func (g *exactGame) busy(members ...*exactMember) {
 	}
 }
 
-// spend has members use for 100 ms all that they hold, and ask for more.
+// spend makes members use all their tokens for 100 ms, and ask for more.
 func (g *exactGame) spend(members ...*exactMember) {
 	g.pass(100 * time.Millisecond)
 	for _, m := range members {
@@ -286,13 +287,14 @@ func (g *exactGame) spend(members ...*exactMember) {
 	}
 }
 
-// TestCancelledBesideRates: what a rate has yielded beyond its member's cap may still come back, so it fills the bucket
-// as well. What would have refilled then is not given back for an answer that was lost; nor is anything taken for it.
+// TestCancelledBesideRates: the yield of a rate beyond its member's cap may still return, so it
+// fills the bucket as well. Refill that would not have fitted is not returned for an answer that
+// was lost, and nothing is taken for it.
 func TestCancelledBesideRates(t *testing.T) {
 	g := newExact(t, &quota.Limit{Burst: 100, Rate: quota.Rate{Tokens: 100, Per: time.Second}})
 	a, b := &g.members[0], &g.members[1]
 	g.busy(a)
-	g.pass(1500 * time.Millisecond) // nobody uses anything: the bucket is full
+	g.pass(1500 * time.Millisecond) // no use: the bucket is full
 	g.ask(b, -50, false)
 	g.ask(b, 10, true)
 	g.pass(200 * time.Millisecond) // the ten would have refilled
@@ -309,9 +311,9 @@ func TestCancelledBesideRates(t *testing.T) {
 	}
 }
 
-// TestAnswersEndBesideRates: when the promise that a leader made to itself has ended, the next one takes for free again
-// what the first cannot have admitted, because there was no more. What may come back from members is part of what there
-// was, also beyond what they can hold.
+// TestAnswersEndBesideRates: when the promise that a leader made to itself has ended, the next one
+// frees what the first cannot have admitted, because the bucket did not contain it. Tokens that may
+// return from members were part of the bucket, also those beyond what members can hold.
 func TestAnswersEndBesideRates(t *testing.T) {
 	g := newExact(t, &quota.Limit{Burst: 400, Rate: quota.Rate{Tokens: 100, Per: time.Second}})
 	a, b, c := &g.members[0], &g.members[1], &g.members[2]
@@ -321,7 +323,7 @@ func TestAnswersEndBesideRates(t *testing.T) {
 	g.ask(c, 20, false)
 	g.lead(2)
 	g.report(c, 0, false)
-	for range 14 { // a and b are not heard
+	for range 14 { // a and b do not report
 		g.spend(a, b)
 		g.check()
 	}

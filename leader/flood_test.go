@@ -10,8 +10,8 @@ import (
 	"github.com/quorate/quorate/leader"
 )
 
-// TestFloodOfKeys: whoever floods limits with keys leaves room for buckets of each other limit,
-// however many limits the flood names, and what a limit lets go of is room again.
+// TestFloodOfKeys: a client that floods limits with keys leaves room for buckets of each other
+// limit, however many limits it uses. Room of dropped buckets is available again.
 func TestFloodOfKeys(t *testing.T) {
 	const most = 1600
 	small, beside := quota.LimitName{Namespace: "small", Limit: "only"}, quota.LimitName{Namespace: "big", Limit: "beside"}
@@ -29,7 +29,7 @@ func TestFloodOfKeys(t *testing.T) {
 	}
 	for what, c := range map[string]struct {
 		flood func(i int) quota.LimitName
-		least map[quota.LimitName]int // how many buckets others get
+		least map[quota.LimitName]int // least number of buckets of others
 	}{
 		"one limit":                     {func(int) quota.LimitName { return big(0) }, map[quota.LimitName]int{small: most / 32, beside: 1}},
 		"all limits of a namespace":     {big, map[quota.LimitName]int{small: most / 32 / 3, beside: 1, inline(1)(0): most / 32 / 3}},
@@ -48,7 +48,7 @@ func TestFloodOfKeys(t *testing.T) {
 		if flood < most-most/16 {
 			t.Errorf("%s: the flood has %d accounts; want %d or more", what, flood, most-most/16)
 		}
-		for n, least := range c.least { // each is the first to come
+		for n, least := range c.least { // each comes first once
 			f := newFlooded(t, most, names)
 			f.answered(c.flood, 5*most, false)
 			if got := f.answered(func(int) quota.LimitName { return n }, most, false); got < least {
@@ -68,7 +68,7 @@ func TestFloodOfKeys(t *testing.T) {
 	}
 }
 
-// flooded is a ledger of which one member reports.
+// flooded is a ledger with one reporting member.
 type flooded struct {
 	*leader.Ledger
 	t   *testing.T
@@ -90,7 +90,7 @@ func newFlooded(t *testing.T, most int, names []quota.LimitName) *flooded {
 	return f
 }
 
-// answered reports keys of limits and returns how many of them are answered.
+// answered reports keys of limits and returns the number of answers.
 func (f *flooded) answered(limit func(i int) quota.LimitName, keys int, final bool) int {
 	f.t.Helper()
 	f.seq++

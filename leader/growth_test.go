@@ -8,9 +8,9 @@ import (
 	"github.com/quorate/quorate/leader"
 )
 
-// TestGrownBeforeCheckpoint: a node is granted its part of a new key, the cluster grows, and the leader
-// and that node are lost before the log knows of the grant. The next leader divides by the nodes that
-// there were.
+// TestGrownBeforeCheckpoint: a node is granted its part of a new key, the cluster grows, and the
+// leader and that node are lost before the grant is in the log. The next leader divides by the old
+// number of nodes.
 func TestGrownBeforeCheckpoint(t *testing.T) {
 	hard := quota.Limit{LimitName: quota.LimitName{Namespace: "n", Limit: "hard"}, Rate: quota.Rate{Tokens: 1, Per: 24 * time.Hour}, Burst: 30, Ceiling: quota.Hard}
 	limits, err := quota.NewLimits(1, []quota.Limit{hard})

@@ -8,8 +8,8 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// TestLiveErrors: what counts as over-admitted, and what does not, of a member
-// that reports after a second, with a bucket of 10 and no refill to speak of.
+// TestLiveErrors: what counts as over-admitted, and what does not, for a member that reports after
+// a second, with a bucket of 10 and almost no refill.
 func TestLiveErrors(t *testing.T) {
 	const token = quota.Token
 	for name, tc := range map[string]struct {

@@ -10,8 +10,8 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// reported is a ledger to which ten members have reported these keys, with the strings
-// of the first only: later reports name none.
+// reported is a ledger to which ten members have reported these keys. Only the first report names
+// them.
 func reported(tb testing.TB, keys int, ceiling quota.Ceiling) *Ledger {
 	tb.Helper()
 	limits, err := quota.NewLimits(1, []quota.Limit{{
@@ -44,7 +44,7 @@ func reported(tb testing.TB, keys int, ceiling quota.Ceiling) *Ledger {
 	return l
 }
 
-// heap is what is alive.
+// heap is the size of live objects.
 func heap() uint64 {
 	runtime.GC()
 	var m runtime.MemStats
@@ -52,7 +52,7 @@ func heap() uint64 {
 	return m.HeapAlloc
 }
 
-// memoryOf is what a ledger takes for each of so many keys.
+// memoryOf is the memory that a ledger takes for each of n keys.
 func memoryOf(tb testing.TB, keys int, ceiling quota.Ceiling) float64 {
 	tb.Helper()
 	before := heap()
@@ -62,8 +62,8 @@ func memoryOf(tb testing.TB, keys int, ceiling quota.Ceiling) float64 {
 	return float64(after-before) / float64(keys)
 }
 
-// TestMemory holds what a key with ten members takes to what its records are made of:
-// ten of members, with no room for more, and one of the bucket.
+// TestMemory compares the memory of a key with ten members with the size of its records: ten
+// allocations, with no room for more, and one bucket.
 func TestMemory(t *testing.T) {
 	for _, tc := range []struct {
 		ceiling quota.Ceiling
@@ -72,7 +72,7 @@ func TestMemory(t *testing.T) {
 		{quota.Soft, unsafe.Sizeof(allocation{})},
 		{quota.Hard, unsafe.Sizeof(allocation{}) + unsafe.Sizeof(logged{})},
 	} {
-		const others = 768 // the key, tables, and what is not acknowledged
+		const others = 768 // the key, tables, and unacknowledged grants
 		most := 10*float64(tc.most) + float64(unsafe.Sizeof(bucket{})) + others
 		got := memoryOf(t, 2000, tc.ceiling)
 		t.Logf("%v: %.0f bytes a key, at most %.0f; account %d, member %d", tc.ceiling, got, most, unsafe.Sizeof(bucket{}), tc.most)
@@ -82,7 +82,8 @@ func TestMemory(t *testing.T) {
 	}
 }
 
-// BenchmarkMemory tells what a key with ten members takes, and how long a collection does.
+// BenchmarkMemory measures the memory of a key with ten members, and the duration of a garbage
+// collection.
 func BenchmarkMemory(b *testing.B) {
 	const keys = 20_000
 	for _, c := range []quota.Ceiling{quota.Soft, quota.Hard} {

@@ -7,8 +7,8 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// TestNeedlessOfKey: the rates of a key say between what bounds it was refused without need, as the
-// live error of its limit does. A refusal that came late may have been needless or not.
+// TestNeedlessOfKey: Rates returns the bounds of a key's needless refusals, as the live error of
+// its limit does. A refusal that was reported late may have been needless or not.
 func TestNeedlessOfKey(t *testing.T) {
 	l := quota.Limit{LimitName: quota.LimitName{Namespace: "web", Limit: "l"}, Rate: quota.Rate{Tokens: 10, Per: time.Second}, Burst: 20}
 	limits, err := quota.NewLimits(1, []quota.Limit{l})

@@ -10,8 +10,8 @@ import (
 
 func every(quota.LimitName) bool { return true }
 
-// TestShownRates: what people read of a key follows the attempts over seconds,
-// not the bursts within them, and fades when they stop.
+// TestShownRates: the displayed rate of a key follows the attempts over seconds, not the bursts
+// within them, and decays when they stop.
 func TestShownRates(t *testing.T) {
 	limits, err := quota.NewLimits(1, []quota.Limit{{
 		LimitName: quota.LimitName{Namespace: "n", Limit: "l"}, Rate: quota.Rate{Tokens: 10, Per: time.Second}, Burst: 20,
@@ -53,8 +53,8 @@ func TestShownRates(t *testing.T) {
 	}
 }
 
-// TestRatesOfTheLog: a key that was used up before its leader died is shown by the next one,
-// though nobody has asked for it since; after those that are used, and no more than asked for.
+// TestRatesOfTheLog: a key that was used up before its leader died is listed by the next one,
+// although it has not been used since: after the used keys, and within the requested number.
 func TestRatesOfTheLog(t *testing.T) {
 	limits, err := quota.NewLimits(1, []quota.Limit{{
 		LimitName: quota.LimitName{Namespace: "n", Limit: "l"}, Rate: quota.Rate{Tokens: 5, Per: time.Hour}, Burst: 5,

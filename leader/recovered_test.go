@@ -23,7 +23,7 @@ func newRecoveredTest(t *testing.T, burst int64) *recoveredTest {
 	e := &recoveredTest{t: t, now: quota.Time(100 * time.Hour), key: quota.Key{LimitName: quota.LimitName{Namespace: "n", Limit: "l"}, Key: "k"}}
 	e.limits = e.limitsOf(burst)
 	e.elect(1, e.limits)
-	e.now = e.now.Add(time.Second) // it has learnt
+	e.now = e.now.Add(time.Second) // learning is over
 	return e
 }
 
@@ -39,12 +39,12 @@ func (e *recoveredTest) limitsOf(burst int64) *quota.Limits {
 	return limits
 }
 
-// elect makes a leader that knows these limits, and what the log says.
+// elect starts a leader with these limits and the lines of the log.
 func (e *recoveredTest) elect(term quota.Term, limits *quota.Limits) {
 	e.l = New(Config{}, 0, term, "b", []quota.NodeID{"a", "b"}, limits, e.log, e.now)
 }
 
-// write makes the next checkpoint, and has it committed or not.
+// write makes the next checkpoint, which is committed or not.
 func (e *recoveredTest) write(commit bool) {
 	if levels := e.l.Checkpoint(e.now, 10); commit && len(levels) > 0 {
 		e.log = levels
@@ -72,9 +72,8 @@ func (e *recoveredTest) remaining(want int64) {
 	}
 }
 
-// TestRecoveredIsCommitted: a process learns that what an earlier one had counted
-// is settled when the log says so, and not before: also of one that had counted
-// nothing, and only held something.
+// TestRecoveredIsCommitted: a process learns that the counts of an earlier one are settled only
+// when the log has them. This includes a process that counted nothing and only held tokens.
 func TestRecoveredIsCommitted(t *testing.T) {
 	for _, used := range []int64{0, 7} {
 		e := newRecoveredTest(t, 1000)
@@ -88,7 +87,7 @@ func TestRecoveredIsCommitted(t *testing.T) {
 		if got := e.report(2, told); len(got) != 0 {
 			t.Errorf("%d used: answered before the log has it: %+v", used, got)
 		}
-		e.write(false) // a leader that dies with it
+		e.write(false) // lost with its leader
 		if got := e.report(2, told); len(got) != 0 {
 			t.Errorf("%d used: answered before the log has it: %+v", used, got)
 		}
@@ -107,8 +106,8 @@ func TestRecoveredIsCommitted(t *testing.T) {
 	}
 }
 
-// TestRecoveredNeedsLimits: a new leader may not have the limits yet. What it
-// cannot book it does not settle, until they must have come.
+// TestRecoveredNeedsLimits: a new leader may not have the limits yet. It does not settle counts
+// that it cannot book, until the limits must have arrived.
 func TestRecoveredNeedsLimits(t *testing.T) {
 	e := newRecoveredTest(t, 1000)
 	none, err := quota.NewLimits(0, nil)
@@ -134,13 +133,13 @@ func TestRecoveredNeedsLimits(t *testing.T) {
 	}
 }
 
-// TestPromiseEndsWithEpoch: what the log promised, or says to be saved, of one
-// opening of a key says nothing of the next.
+// TestPromiseEndsWithEpoch: promises and saved counts in the log for one opening of a key do not
+// apply to the next.
 func TestPromiseEndsWithEpoch(t *testing.T) {
 	e := newRecoveredTest(t, 1000)
 	e.report(1, quota.ReportEntry{Epoch: 3, Want: quota.FromTokens(50)})
 	e.report(1, quota.ReportEntry{Epoch: 3, Overdrawn: quota.FromTokens(20)})
-	e.l.Checkpoint(e.now, 10) // on its way
+	e.l.Checkpoint(e.now, 10) // not committed yet
 	got := e.report(1, quota.ReportEntry{Epoch: 4, Overdrawn: quota.FromTokens(1), Want: quota.FromTokens(5)})
 	if len(got) != 1 || got[0].Tokens != 0 {
 		t.Errorf("granted out of the promise to another epoch: %+v", got)
@@ -155,8 +154,8 @@ func TestPromiseEndsWithEpoch(t *testing.T) {
 	}
 }
 
-// TestLimitChangesBeforeCheckpoint: the log's level was counted by a limit that
-// the next leader does not know any more. What was used stays used.
+// TestLimitChangesBeforeCheckpoint: the log's level was counted by a limit that the next leader
+// does not know. Used tokens stay used.
 func TestLimitChangesBeforeCheckpoint(t *testing.T) {
 	for _, burst := range []int64{5000, 200} {
 		e := newRecoveredTest(t, 1000)
@@ -169,8 +168,8 @@ func TestLimitChangesBeforeCheckpoint(t *testing.T) {
 	}
 }
 
-// TestManyDead: all nodes of a cluster die twice, and none is forgotten before it has
-// told what it had counted; of more than that, those go that have told, then the oldest.
+// TestManyDead: all nodes of a cluster die twice, and none is forgotten before its counts are
+// booked. Beyond that number, the booked ones are forgotten first, then the oldest.
 func TestManyDead(t *testing.T) {
 	const nodes = 20
 	b := bucket{limit: &quota.Limit{Kind: quota.FixedWindow, Ceiling: quota.Hard, Rate: quota.Rate{Tokens: 1, Per: time.Hour}}}

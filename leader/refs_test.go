@@ -7,9 +7,9 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// TestRefs: a member names a key by the leader's number, and nobody else's key is booked:
-// not by a number that is not given, not in another opening, not by another member or
-// process, and not when the number is of another key meanwhile.
+// TestRefs: a member names a key by the leader's number, and no other key is booked: not by an
+// unassigned number, not in another opening, not by another member or process, and not when the
+// number was reassigned.
 func TestRefs(t *testing.T) {
 	name := quota.LimitName{Namespace: "n", Limit: "l"}
 	limits, err := quota.NewLimits(1, []quota.Limit{{LimitName: name, Rate: quota.Rate{Tokens: 10, Per: time.Second}, Burst: 100}})
@@ -38,7 +38,7 @@ func TestRefs(t *testing.T) {
 	if g := report("a", 1, byRef); g.Unknown || g.Ref != 0 || g.Key != key("one") || used("one") != 3 {
 		t.Errorf("by its number: %+v, %d used", g, used("one"))
 	}
-	for _, try := range []struct { // in this order: a process that has been followed by another is heard no more
+	for _, try := range []struct { // in this order: reports of a replaced process are refused
 		what string
 		from quota.NodeID
 		inc  quota.Incarnation

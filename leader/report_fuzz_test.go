@@ -9,9 +9,9 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// FuzzReports sends reports with any field values, and decide requests, while limits
-// and overrides of all kinds come and go: the ledger never panics, and free + what
-// members can spend + what is in flight never exceeds the burst.
+// FuzzReports sends reports with any field values, and decide requests, while limits and overrides
+// of all kinds change: the ledger never panics, and free + what members can spend + what is in
+// flight never exceeds the burst.
 func FuzzReports(f *testing.F) {
 	for kind := range uint8(2 * len(fuzzed)) {
 		f.Add(kind, []byte("anything at all, read as a row of reports and of pauses between them"))
@@ -35,8 +35,7 @@ var fuzzed = []quota.Tier{
 	quota.Window(quota.FixedWindow, quota.MaxTokens, time.Minute),
 }
 
-// fuzzLimit is limit number n, hard if that is odd, with all that the kind can
-// have.
+// fuzzLimit is limit number n, hard if n is odd, with every option of its kind.
 func fuzzLimit(n uint8) quota.Limit {
 	l := quota.Limit{LimitName: quota.LimitName{Namespace: "n", Limit: "l"}}
 	l.SetFirst(fuzzed[int(n/2)%len(fuzzed)])
@@ -52,7 +51,7 @@ func fuzzLimit(n uint8) quota.Limit {
 	return l
 }
 
-// TestReports plays what FuzzReports does from seeds.
+// TestReports runs FuzzReports with random inputs from seeds.
 func TestReports(t *testing.T) {
 	for seed := range uint64(300) {
 		rng := rand.New(rand.NewPCG(seed, 3))
@@ -76,7 +75,7 @@ func (s *source) byte() byte {
 	return b
 }
 
-// units is mostly a few tokens, sometimes anything.
+// units returns mostly a few tokens, sometimes any value.
 func (s *source) units() quota.Units {
 	switch b := s.byte(); {
 	case b < 100:
@@ -178,7 +177,7 @@ func play(t *testing.T, kind uint8, s *source) {
 			checkAnswer(t, l.Ask(now, []quota.Ask{q})[0])
 			checkRepeated(t, l, now, q)
 		default:
-			_, _ = l.Report(now, s.report(2)) // refusing it is fine
+			_, _ = l.Report(now, s.report(2)) // it may be refused
 		}
 		checkBooks(t, l, now)
 	}
@@ -231,21 +230,21 @@ func checkBooks(t *testing.T, l *Ledger, now quota.Time) {
 				sum = sum.Plus(al.inFlight)
 			}
 		}
-		// What is in flight beyond what there is cannot be told from nothing free.
+		// More in flight than the burst looks like nothing free.
 		if full := b.limit.BurstUnits(); sum > full+b.unseen(now, nil, b.level()) {
 			t.Fatalf("%v: free %d and standing together %d, more than the burst of %d", b.tier.Kind, b.pool.Level(), sum, full)
 		}
 	}
 }
 
-// checkRepeated asks again, by the same name: that changes nothing.
+// checkRepeated repeats the request with the same name: nothing changes.
 func checkRepeated(t *testing.T, l *Ledger, now quota.Time, q quota.Ask) {
 	t.Helper()
 	b := l.buckets[q.Key]
 	if b == nil || q.ID == 0 {
 		return
 	}
-	b.advance(now) // what is in flight is told by reports alone
+	b.advance(now) // only reports change what is in flight
 	level, tried, admitted := b.pool.Level(), b.attempted, b.admitted
 	checkAnswer(t, l.Ask(now, []quota.Ask{q})[0])
 	if b.pool.Level() != level || b.attempted != tried || b.admitted != admitted {

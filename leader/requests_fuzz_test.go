@@ -9,9 +9,9 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// FuzzDecideRequests lets two members ask, over a network that loses, repeats, delays
-// and reorders decide requests, answers and reports: what the leader has booked is what
-// the members were told and what they do not know yet.
+// FuzzDecideRequests has two members ask over a network that loses, repeats, delays and reorders
+// decide requests, answers and reports: the leader has booked the answers that the members received
+// and those that they do not know yet.
 func FuzzDecideRequests(f *testing.F) {
 	for kind := range uint8(2 * len(fuzzed)) {
 		f.Add(kind, []byte("questions and answers, some of them lost, and some of them late, and reports of both"))
@@ -19,7 +19,7 @@ func FuzzDecideRequests(f *testing.F) {
 	f.Fuzz(func(t *testing.T, kind uint8, data []byte) { playQuestions(t, kind, &source{data: data}) })
 }
 
-// TestDecideRequests plays what FuzzDecideRequests does from seeds.
+// TestDecideRequests runs FuzzDecideRequests with random inputs from seeds.
 func TestDecideRequests(t *testing.T) {
 	for seed := range uint64(300) {
 		rng := rand.New(rand.NewPCG(seed, 9))
@@ -31,24 +31,24 @@ func TestDecideRequests(t *testing.T) {
 	}
 }
 
-// askingMember is a member that asks: what it thinks of each of its decide requests.
+// askingMember is a member that asks, with its view of each of its decide requests.
 type askingMember struct {
 	id        quota.NodeID
 	seq       quota.Seq
-	open      []quota.Ask // asked, and neither told nor cancelled
+	open      []quota.Ask // asked, neither answered nor cancelled
 	abandoned []quota.Seq // not acknowledged
 	told      quota.Units // admitted by answers that arrived
 }
 
-// questionGame is a game of decide requests about one key.
+// questionGame is a random test of the decide requests about one key.
 type questionGame struct {
 	t       *testing.T
 	l       *Ledger
 	now     quota.Time
 	names   quota.Seq
-	booked  map[quota.Seq]quota.Units // by the answer that came first
+	booked  map[quota.Seq]quota.Units // by the first answer
 	members [2]askingMember
-	// On their way; what is taken out may be put back: repeated.
+	// In transit. A message that is taken out may be put back, so that it is repeated.
 	asks    []quota.Ask
 	reports []quota.Report
 	answers []struct {
@@ -63,7 +63,7 @@ func playQuestions(t *testing.T, kind uint8, s *source) {
 	t.Helper()
 	limit := fuzzLimit(kind | 128) // the leader decides
 	if limit.Kind == quota.Concurrency || limit.Burst == 0 || limit.Burst == quota.MaxTokens {
-		return // what is in flight is not asked about
+		return // the leader decides no requests in flight
 	}
 	limits, err := quota.NewLimits(1, []quota.Limit{limit})
 	if err != nil {
@@ -79,7 +79,7 @@ func playQuestions(t *testing.T, kind uint8, s *source) {
 	x.settle()
 }
 
-// step lets one thing happen.
+// step performs one random event.
 func (x *questionGame) step(s *source, b byte) {
 	m := &x.members[b%2]
 	switch {
@@ -106,7 +106,7 @@ func (x *questionGame) step(s *source, b byte) {
 	}
 }
 
-// ask delivers a decide request. What is forced is booked as far as it can be owed.
+// ask delivers a decide request. A forced one is booked down to the limit's OwedUnits.
 func (x *questionGame) ask(q quota.Ask) {
 	x.t.Helper()
 	var before, after quota.Units
@@ -132,7 +132,7 @@ func (x *questionGame) ask(q quota.Ask) {
 	}{q, is})
 }
 
-// pick takes one that is on its way: mostly for good, sometimes it comes again.
+// pick takes a message in transit: mostly for good, sometimes leaving a copy.
 func pick[T any](s *source, from *[]T) T {
 	i := int(s.byte()) % len(*from)
 	v := (*from)[i]
@@ -142,7 +142,7 @@ func pick[T any](s *source, from *[]T) T {
 	return v
 }
 
-// tell gives a member an answer, if it still waits for one.
+// tell delivers an answer to a member, if it still waits for it.
 func (x *questionGame) tell(q quota.Ask, a quota.Answer) {
 	for i := range x.members {
 		m := &x.members[i]
@@ -158,12 +158,12 @@ func (x *questionGame) tell(q quota.Ask, a quota.Answer) {
 	}
 }
 
-// report delivers a report; its answer is always lost, but in the end.
+// report delivers a report. Its answer is always lost, except at the end.
 func (x *questionGame) report(r quota.Report) { _, _ = x.l.Report(x.now, r) }
 
-// check compares the books with what is known. Of a decide request that is neither
-// told nor cancelled the leader may have booked anything up to its cost, and so
-// of one whose abandonment it has not heard of.
+// check compares the ledger with the known answers. For a decide request that is neither answered
+// nor cancelled, or whose cancellation the leader has not received, the leader may have booked
+// anything up to its cost.
 func (x *questionGame) check() {
 	x.t.Helper()
 	checkBooks(x.t, x.l, x.now)
@@ -194,8 +194,7 @@ func (x *questionGame) known() (told, unknown quota.Units) {
 	return told, unknown
 }
 
-// settle cancels what is open, and delivers everything, in an order in which
-// nothing helps.
+// settle cancels the open requests, and delivers everything in an unfavourable order.
 func (x *questionGame) settle() {
 	x.t.Helper()
 	for i := range x.members {
@@ -215,7 +214,7 @@ func (x *questionGame) settle() {
 	x.check()
 }
 
-// TestCancelled is what becomes of the level when a decide request is cancelled.
+// TestCancelled checks the level after a decide request was cancelled.
 func TestCancelled(t *testing.T) {
 	const token = quota.Token
 	type at struct {
@@ -223,7 +222,7 @@ func TestCancelled(t *testing.T) {
 		do   string // ask, cancel, refund or reset
 		id   quota.Seq
 		cost quota.Units
-		want quota.Units // level after it
+		want quota.Units // level afterwards
 	}
 	bucket := quota.Tier{Rate: quota.Rate{Tokens: 10, Per: time.Second}, Burst: 10}
 	for _, tc := range []struct {
@@ -235,7 +234,7 @@ func TestCancelled(t *testing.T) {
 		{"before its question", bucket, []at{{0, "abandon", 1, 0, 10}, {0, "ask", 1, 8, 10}}},
 		{"repeated", bucket, []at{{0, "ask", 1, 8, 2}, {0, "ask", 1, 8, 2}}},
 		{"refused", bucket, []at{{0, "ask", 1, 8, 2}, {0, "ask", 2, 8, 2}, {0, "abandon", 2, 0, 2}}},
-		// At 300 ms 9 were there; 2 of the 4 had been lost in a full bucket.
+		// At 300 ms the level was 9; 2 of the 4 had overflowed.
 		{"refilled meanwhile", bucket, []at{{0, "ask", 1, 4, 6}, {200, "ask", 2, 0, 8}, {200, "ask", 3, 8, 0}, {200, "abandon", 1, 0, 2}}},
 		{"full meanwhile", bucket, []at{{0, "ask", 1, 4, 6}, {400, "ask", 2, 10, 0}, {400, "abandon", 1, 0, 0}}},
 		{"two, and room for one", bucket, []at{{0, "ask", 1, 2, 8}, {0, "ask", 2, 2, 6}, {100, "ask", 3, 7, 0}, {100, "abandon", 1, 0, 2}, {100, "abandon", 2, 0, 3}}},
@@ -279,8 +278,8 @@ func TestCancelled(t *testing.T) {
 	}
 }
 
-// TestDecideRequestsAreBounded: the newest decide requests of a member are known, and those
-// of an earlier life of it are over.
+// TestDecideRequestsAreBounded: the ledger remembers the newest decide requests of a member, and
+// none of an earlier incarnation.
 func TestDecideRequestsAreBounded(t *testing.T) {
 	l := quota.Limit{LimitName: examKey.LimitName, Decide: quota.AtLeader}
 	l.SetFirst(quota.Tier{Rate: quota.Rate{Tokens: 1, Per: time.Hour}, Burst: 10 * maxRequests})
@@ -306,7 +305,7 @@ func TestDecideRequestsAreBounded(t *testing.T) {
 		{2, 2, "true 4097"},
 		{2, 1, "true 4098"}, // forgotten
 		{1, 9, "false 4098"},
-		{3, 9, "true 4099"}, // another life, another decide request
+		{3, 9, "true 4099"}, // another incarnation, another decide request
 	} {
 		if got := ask(tc.inc, tc.id); got != tc.want {
 			t.Errorf("question %d of life %d: %s, want %s", tc.id, tc.inc, got, tc.want)

@@ -8,9 +8,9 @@ import (
 	"github.com/quorate/quorate/leader"
 )
 
-// TestSavedHandsOutEverything: when the log has taken what a member waits for, others may be asked to
-// give back, or get something. It goes out with the grants for which it was made, not with the next
-// report: a grant that waits yields a rate and tokens for a moment that has long passed.
+// TestSavedHandsOutEverything: when the log has committed what a member waits for, others may be
+// recalled or granted tokens. Saved returns these grants with those that caused them, not with the
+// next report: a grant that waits yields a rate and tokens for a moment that has long passed.
 func TestSavedHandsOutEverything(t *testing.T) {
 	l := quota.Limit{
 		LimitName: quota.LimitName{Namespace: "n", Limit: "l"}, Rate: quota.Rate{Tokens: 100, Per: time.Second}, Burst: 100, Ceiling: quota.Hard, Durable: true,
@@ -46,7 +46,7 @@ func TestSavedHandsOutEverything(t *testing.T) {
 	report("a", 0, 0) // it holds more than half
 	now = now.Add(time.Second)
 	report("b", 100*quota.Token, 100*quota.Token) // and b, whose callers were refused, has to wait for the log for a part
-	ledger.Pushed()                               // of that report
+	ledger.Pushed()                               // of this report
 	now = now.Add(time.Second)
 	recalled := false
 	for _, g := range log() {

@@ -15,7 +15,7 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// TestScenarios plays testdata/*.txt; -rewrite writes what comes out. Words:
+// TestScenarios plays testdata/*.txt; -rewrite writes the output. Commands:
 //
 //	limit rate=10/s burst=20 [hard]   set or change the one limit; "limit none" removes it
 //	    [debt=] [wait=] [decide=leader]
@@ -23,18 +23,18 @@ import (
 //	override burst=5 | scale=2 | none of the key k
 //	ask [cost=] [wait=] [force]       a member's decide request to the leader
 //	    [overdrawn=] [key=]
-//	reset                             makes the key k as good as new
+//	reset                             resets the key k
 //	leader term=1 nodes=(a,b)         a new leader, with the checkpoint last taken
-//	report a used=1 refused=2 ...     a tells what it did since; the answer reaches it
+//	report a used=1 refused=2 ...     a reports its new counts; the answer reaches it
 //	    [over=] [want=] [key=] [lost] [final] [full] [term=] [flight=] [refunded=] [window]
 //	repeat a                          a's last report arrives again
-//	restart a | gone a                a's process begins anew | is known to be dead
-//	recovered counts a used=5 [saved=]       a's process tells what the one before had counted
+//	restart a | gone a                a's process is restarted | is known to be dead
+//	recovered a used=5 [saved=]       a's process reports the counts of the previous one
 //	    [key=] [window] [before=]
 //	advance 1s | sweep | books
-//	checkpoint [lost]                 the log takes the levels, or does not yet
+//	checkpoint [lost]                 the log commits the levels, or does not yet
 //
-// A checkpoint that the ledger wants is made, and taken, at once.
+// A checkpoint that the ledger wants is made and committed at once.
 func TestScenarios(t *testing.T) {
 	datadriven.Walk(t, "testdata", func(t *testing.T, path string) {
 		if strings.Contains(path, "fuzz") {
@@ -49,7 +49,7 @@ func TestScenarios(t *testing.T) {
 
 const start = quota.Time(1_000_000_000_000)
 
-// world is one ledger and simple members that believe what they are granted.
+// world is one ledger and simple members that apply every grant.
 type world struct {
 	limits  *quota.Limits
 	ledger  *Ledger
@@ -65,7 +65,7 @@ type fakeMember struct {
 	seq  quota.Seq
 	keys map[string]*fakeKey
 	last quota.Report
-	dead map[string]*fakeKey // of the process before
+	dead map[string]*fakeKey // of the previous process
 }
 
 type fakeKey struct {
@@ -175,7 +175,7 @@ func scanLimit(t *testing.T, d *datadriven.TestData) quota.Limit {
 	return l
 }
 
-// scanTime reads a duration, 0 if it is not there.
+// scanTime reads a duration, 0 if it is missing.
 func scanTime(t *testing.T, d *datadriven.TestData, arg string) time.Duration {
 	text := "0s"
 	d.MaybeScanArgs(t, arg, &text)
@@ -280,7 +280,7 @@ func (w *world) report(t *testing.T, d *datadriven.TestData) string {
 	e.Want, e.Final = tokens("want"), d.HasArg("final")
 	k.refunded += tokens("refunded")
 	e.Refunded, e.InFlight = k.refunded, tokens("flight")
-	if d.HasArg("window") { // all of it was used in the window that was granted last
+	if d.HasArg("window") { // all use was in the window of the last grant
 		e.Window = k.grant.WindowStart
 	}
 	if e.Final {
@@ -326,7 +326,7 @@ func (k *fakeKey) accrue(now quota.Time) {
 	}
 }
 
-// send hands a report to the leader; its answer reaches m unless that is nil.
+// send passes a report to the leader; the answer reaches m unless it is nil.
 func (w *world) send(r quota.Report, m *fakeMember) string {
 	g, err := w.ledger.Report(w.now, r)
 	if err != nil {
@@ -359,8 +359,7 @@ func (w *world) send(r quota.Report, m *fakeMember) string {
 	return out.String()
 }
 
-// recovered counts tells what a's last process had counted. In tells of it that another
-// node holds, m is nil.
+// recovered reports, from a member's process, the counts of its last process.
 func (w *world) recovered(t *testing.T, d *datadriven.TestData) string {
 	name, key, used, saved, before := d.CmdArgs[0].Key, "k", 0.0, 0.0, 0.0
 	d.MaybeScanArgs(t, "key", &key)
@@ -403,12 +402,12 @@ func (k *fakeKey) apply(e quota.GrantEntry, g quota.Grant, r *quota.ReportEntry)
 	k.grant, k.at, k.term = e, g.At, g.Term
 }
 
-// books shows every bucket: what is free, and what each member may hold.
+// books prints every bucket: the free pool, and what each member may hold.
 func (w *world) books() string {
 	var out strings.Builder
 	for _, k := range slices.SortedFunc(maps.Keys(w.ledger.buckets), quota.Key.Compare) {
 		b := w.ledger.bucket(k)
-		if b == nil { // its limit is gone
+		if b == nil { // its limit was removed
 			continue
 		}
 		b.advance(w.now)
@@ -425,8 +424,8 @@ func (w *world) books() string {
 	return out.String()
 }
 
-// checkpoint makes one; if the log takes it, the ledger is told, and members get
-// what they waited for.
+// checkpoint makes a checkpoint. If the log commits it, the ledger is notified and members get what
+// they waited for.
 func (w *world) checkpoint(taken bool) string {
 	levels := w.ledger.Checkpoint(w.now, 100)
 	if len(levels) == 0 {
@@ -471,7 +470,7 @@ func showLevel(out *strings.Builder, kl *quota.KeyLevel) {
 	out.WriteString("\n")
 }
 
-// show writes tokens with up to three decimal places.
+// show prints tokens with up to three decimal places.
 func show(u quota.Units) string {
 	return strconv.FormatFloat(math.Round(float64(u)/1000)/1000, 'f', -1, 64)
 }

@@ -10,8 +10,8 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// TestTopSince: what is listed is what was asked since the last time, and what is not is at
-// most Rest: also of keys whose buckets have gone, or gone and come again.
+// TestTopSince: the list has the requests since the last one, and any other key had at most Rest.
+// This includes keys whose buckets were dropped, or dropped and opened again.
 func TestTopSince(t *testing.T) {
 	n := quota.LimitName{Namespace: "n", Limit: "l"}
 	for seed := range uint64(200) {
@@ -44,7 +44,7 @@ func TestTopSince(t *testing.T) {
 	}
 }
 
-// TestTopSinceSaturates: amounts that are too large to add up stay the largest.
+// TestTopSinceSaturates: sums that overflow stay at the largest value.
 func TestTopSinceSaturates(t *testing.T) {
 	k, lost := quota.Key{LimitName: quota.LimitName{Namespace: "n", Limit: "l"}, Key: "k"}, quota.LimitName{Namespace: "n", Limit: "m"}
 	l := &Ledger{buckets: map[quota.Key]*bucket{}, departed: map[quota.Key]listing{}, lost: map[quota.LimitName]quota.Units{lost: quota.Most}}

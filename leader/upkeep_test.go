@@ -81,22 +81,22 @@ func (u *upkept) use(k int) {
 	u.report(quota.Report{Term: 1, From: u.members[0], Incarnation: 1, Seq: u.seq, Entries: []quota.ReportEntry{{Key: u.key(k), Epoch: quota.Seq(k + 1), Overdrawn: 2 * quota.Token}}})
 }
 
-// save commits everything that has moved.
+// save commits all changes.
 func (u *upkept) save() {
 	for len(u.Checkpoint(u.now, 4096)) > 0 {
 		u.Saved(u.now, u.Written())
 	}
 }
 
-// visited returns how many buckets upkeep has looked at meanwhile.
+// visited returns how many buckets upkeep has visited since the last call.
 func (u *upkept) visited(f func()) int {
 	before := u.visits
 	f()
 	return u.visits - before
 }
 
-// TestUpkeep holds that the work of what is done periodically, or for all keys at once, follows what has
-// happened, and not how many keys there are; and that no step of it is long.
+// TestUpkeep checks that the work of periodic methods, and of events for all keys, depends on the
+// changes and not on the number of keys; and that each step is short.
 func TestUpkeep(t *testing.T) {
 	sizes := []int{2_000, 20_000}
 	if testspeed.IsFull() {
@@ -151,8 +151,8 @@ func TestUpkeep(t *testing.T) {
 	}
 }
 
-// TestUpkeepOfLines holds that lines of the log that no bucket was opened from are forgotten when
-// they are due, and that a sweep looks at no others.
+// TestUpkeepOfLines checks that lines of the log from which no bucket was opened are dropped when
+// due, and that a sweep reads no others.
 func TestUpkeepOfLines(t *testing.T) {
 	const keys = 5000
 	u := &upkept{t: t, name: quota.LimitName{Namespace: "api", Limit: "per_tenant"}, now: quota.Time(1000 * time.Hour)}
@@ -169,7 +169,8 @@ func TestUpkeepOfLines(t *testing.T) {
 	}
 }
 
-// BenchmarkLocks measures, while all buckets apply changed limits, the longest time that one step of upkeep takes, and so holds the lock of its range.
+// BenchmarkLocks measures the longest step of upkeep, which holds the lock of its range, while all
+// buckets apply changed limits.
 func BenchmarkLocks(b *testing.B) {
 	for _, ceiling := range []quota.Ceiling{quota.Soft, quota.Hard} {
 		for _, keys := range []int{10_000, 100_000, 1_000_000} {
@@ -182,7 +183,7 @@ func BenchmarkLocks(b *testing.B) {
 					f()
 					steps = append(steps, time.Since(from))
 				}
-				defer debug.SetGCPercent(debug.SetGCPercent(-1)) // what collections take is no lock's
+				defer debug.SetGCPercent(debug.SetGCPercent(-1)) // garbage collections are not counted
 				for b.Loop() {
 					u.now = u.now.Add(750 * time.Millisecond)
 					step(func() { u.SetLimits(u.now, u.limits(uint64(2+len(steps)%2))) })
@@ -191,26 +192,26 @@ func BenchmarkLocks(b *testing.B) {
 					}
 				}
 				slices.Sort(steps)
-				b.ReportMetric(float64(steps[len(steps)-1].Microseconds()), "longest-us") // on a busy machine that of another process
+				b.ReportMetric(float64(steps[len(steps)-1].Microseconds()), "longest-us") // on a busy machine this may be the time of another process
 				b.ReportMetric(float64(steps[len(steps)*999/1000].Microseconds()), "p99.9-us")
 			})
 		}
 	}
 }
 
-// TestQuietKeysAreNotLogged holds that a key which is used far below its limit costs the log next to
-// nothing, that what it has used is in the log all the same within writeWithin where counts endure, and
-// that Flush writes it at once.
+// TestQuietKeysAreNotLogged checks that a key with use far below its limit causes almost no lines
+// in the log, that its use is still logged within writeWithin where counts endure, and that Flush
+// writes it at once.
 func TestQuietKeysAreNotLogged(t *testing.T) {
 	for _, ceiling := range []quota.Ceiling{quota.Soft, quota.Hard} {
 		t.Run(ceiling.String(), func(t *testing.T) {
-			const keys, rounds = 200, 40 // of 0.75 s
+			const keys, rounds = 200, 40 // of 0.75 s each
 			u := newUpkept(t, keys, 3, ceiling)
 			lines := 0
 			use := func(round int) {
 				u.seq++
 				r := quota.Report{Term: 1, From: u.members[0], Incarnation: 1, Seq: u.seq}
-				for k := range keys { // one token each: the limit yields 75 meanwhile
+				for k := range keys { // one token each; the limit yields 75 in that time
 					r.Entries = append(r.Entries, quota.ReportEntry{Key: u.key(k), Epoch: quota.Seq(k + 1), Overdrawn: quota.FromTokens(int64(2 + round))})
 				}
 				u.report(r)
@@ -222,7 +223,7 @@ func TestQuietKeysAreNotLogged(t *testing.T) {
 				lines += len(u.Checkpoint(u.now, 4096))
 				u.Saved(u.now, u.Written())
 			}
-			most := keys * 4 // one each 10 s; every round before
+			most := keys * 4 // one per key and 10 s
 			if ceiling == quota.Soft {
 				most = 0
 			}
@@ -243,8 +244,8 @@ func TestQuietKeysAreNotLogged(t *testing.T) {
 	}
 }
 
-// TestCountedLetsGo checks that the list of counted buckets keeps no bucket that is gone, and that the places of
-// those do not pile up: TopSince comes once a minute, and many keys may come and go until then.
+// TestCountedLetsGo checks that the list of counted buckets keeps no dropped bucket, and that their
+// places do not pile up: TopSince runs once a minute, and many keys may come and go until then.
 func TestCountedLetsGo(t *testing.T) {
 	l := &Ledger{buckets: map[quota.Key]*bucket{}, departed: map[quota.Key]listing{}, lost: map[quota.LimitName]quota.Units{}}
 	const alive, all = 100, 10_000
@@ -271,7 +272,8 @@ func TestCountedLetsGo(t *testing.T) {
 	}
 }
 
-// TestCountedPlaces checks the number of places after many buckets have come and gone in order.
+// TestCountedPlaces checks the number of places after many buckets were opened and dropped in
+// order.
 func TestCountedPlaces(t *testing.T) {
 	l := &Ledger{buckets: map[quota.Key]*bucket{}, departed: map[quota.Key]listing{}, lost: map[quota.LimitName]quota.Units{}}
 	var last *bucket

@@ -9,8 +9,8 @@ import (
 	"github.com/quorate/quorate/leader"
 )
 
-// TestWantedFirst: what a member waits for is in the next checkpoint, however much has moved besides,
-// and can be had alone.
+// TestWantedFirst: the lines that members wait for are in the next checkpoint, however many other
+// buckets have changed, and CheckpointWanted returns them alone.
 func TestWantedFirst(t *testing.T) {
 	const keys, part = 5000, 100
 	rate := quota.Rate{Tokens: 10, Per: time.Hour}
@@ -36,7 +36,7 @@ func TestWantedFirst(t *testing.T) {
 		}
 		return out
 	}
-	// A third of the bucket is a's without a word in the log; it wants more.
+	// A third of the bucket is a's implicit grant; it wants more.
 	ask := func(key string) quota.Key {
 		k := quota.Key{LimitName: hard.LimitName, Key: key}
 		report(quota.ReportEntry{Key: k, Epoch: 1, Want: 20 * quota.Token})
@@ -72,8 +72,8 @@ func TestWantedFirst(t *testing.T) {
 	t.Errorf("the first %d lines of %d are without %v, which a waits for", part, keys, k)
 }
 
-// TestWantedInParts: more than one checkpoint has room for is in several, in the order in which it
-// was asked for.
+// TestWantedInParts: lines that do not fit into one checkpoint are spread over several, in the
+// order of the requests.
 func TestWantedInParts(t *testing.T) {
 	hard := quota.Limit{LimitName: quota.LimitName{Namespace: "n", Limit: "hard"}, Rate: quota.Rate{Tokens: 10, Per: time.Hour}, Burst: 30, Ceiling: quota.Hard}
 	limits, err := quota.NewLimits(1, []quota.Limit{hard})

@@ -7,17 +7,17 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// TestMemberEndsWindowFirst: a member may end a window before its leader does. What it used before
-// then counts in the window that goes on here, and what it used in one that has ended here does not.
+// TestMemberEndsWindowFirst: a member may end a window before its leader does. Its use before that
+// counts in the window that continues here, but its use in a window that has ended here does not.
 func TestMemberEndsWindowFirst(t *testing.T) {
 	const per, full = time.Minute, 20 * quota.Token
 	begins := quota.Time(1000 * per)
 	for _, tc := range []struct {
 		name   string
 		tier   quota.Tier
-		asks   quota.Time // when a asks, and has used nothing
-		begins quota.Time // when b asks, which has used a token
-		says   quota.Time // when a tells that it used 5 tokens before its window,
+		asks   quota.Time // when a asks, without use
+		begins quota.Time // when b asks, after using a token
+		says   quota.Time // when a reports 5 tokens of use before its window,
 		window quota.Time // which began then
 		left   quota.Units
 	}{

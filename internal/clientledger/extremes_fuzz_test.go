@@ -9,12 +9,12 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// FuzzExtremes plays calls of extreme amounts at two client processes and at their node, whose leader
-// is one step above: checks, charges and refunds of 1 to the largest cost, while streams break. Every
-// report must be one that its reader takes, no counter may fall below 0 or wrap, hard admits no more
-// than the limit, and in the end the key must serve again.
+// FuzzExtremes makes calls of extreme amounts at two client processes and at their node, whose
+// leader is one step above: checks, charges and refunds of 1 to the largest cost, while streams
+// break. Every report must be accepted by its receiver, no counter may fall below 0 or wrap, hard
+// admits no more than the limit, and in the end the key must serve again.
 //
-// The first byte chooses the limit; of the others every two are a call.
+// The first byte selects the limit; every two of the others are a call.
 func FuzzExtremes(f *testing.F) {
 	f.Add([]byte{0, 0, 5, 0, 5, 0, 5, 6, 9})
 	f.Add([]byte{3, 0x10, 5, 0x10, 4, 0x20, 5, 0x31, 5, 6, 0, 0x50, 3, 0x07, 0xff, 1, 5, 0x10, 5})
@@ -27,8 +27,8 @@ func FuzzExtremes(f *testing.F) {
 	})
 }
 
-// TestExtremes plays what a process had when it lost its node for ever: a limit of bytes, most of it
-// used, and requests for all of it.
+// TestExtremes plays the case of a process that lost its node permanently: a limit of bytes, most
+// of it used, and requests for all of it.
 func TestExtremes(t *testing.T) {
 	for shape := range byte(extremeShapes) {
 		calls := []byte{0, 2, 6, 3}
@@ -42,7 +42,7 @@ func TestExtremes(t *testing.T) {
 type extremes struct {
 	*world
 	limit   quota.Limit
-	spent   float64 // admitted, less what was given back
+	spent   float64 // admitted less refunded
 	first   quota.Time
 	charged bool // after the fact
 }
@@ -66,7 +66,7 @@ func newExtremes(t testing.TB, shape byte) *extremes {
 	case 5:
 		l.SetFirst(quota.Window(quota.SlidingWindow, most, time.Second))
 	}
-	l.Ceiling, l.Decide = []quota.Ceiling{quota.Soft, quota.Hard}[shape%2], quota.Locally // what is allocated
+	l.Ceiling, l.Decide = []quota.Ceiling{quota.Soft, quota.Hard}[shape%2], quota.Locally // so that tokens are allocated
 	return &extremes{world: newWorld(t, l, 2), limit: l, first: start}
 }
 
@@ -106,7 +106,7 @@ func (x *extremes) play(calls []byte) {
 		case 4:
 			if cost <= quota.MaxTokens {
 				p.agg.Refund(x.clock, n, "k", cost)
-				x.spent = math.Inf(-1) // what is given back may be had again
+				x.spent = math.Inf(-1) // refunded tokens may be used again
 			}
 		case 5:
 			if cost <= quota.MaxTokens {
@@ -122,13 +122,13 @@ func (x *extremes) play(calls []byte) {
 		}
 		x.hold()
 	}
-	for range 400 { // a rest, in which debts of some bursts are paid where a second refills one
+	for range 400 { // a pause, in which debts of some bursts are paid if a second refills one
 		x.now = x.now.Add(50 * time.Millisecond)
 		x.exchange()
 		x.b.Sweep(x.now)
 	}
 	x.hold()
-	// What takes longer to refill need not be there, nor what was charged after the fact.
+	// Slower refill need not have finished, nor charges after the fact be paid.
 	served := x.charged || x.limit.Rate.TimeFor(x.limit.BurstUnits()) > 10*time.Second
 	for range 40 {
 		for _, p := range x.procs {
@@ -143,7 +143,7 @@ func (x *extremes) play(calls []byte) {
 	}
 }
 
-// exchange passes on what everybody has to say, in the form in which it goes over the network.
+// exchange delivers all pending messages, in their network encoding.
 func (x *extremes) exchange() {
 	for range 3 {
 		for _, p := range x.procs {
@@ -195,7 +195,7 @@ func (x *extremes) grant(to, from quota.NodeID, g *quota.Grant, apply func(quota
 	apply(x.now, got)
 }
 
-// reconnect breaks a process's stream, and settles it by the next.
+// reconnect breaks a process's stream, and settles it through the next.
 func (x *extremes) reconnect(p *proc) {
 	x.b.Detach(x.now, p.id, 1, p.term)
 	lasts := p.agg.Leave(x.now, 0)
@@ -208,7 +208,7 @@ func (x *extremes) reconnect(p *proc) {
 	}
 }
 
-// hold holds what is told of the key to what there can be.
+// hold checks the reported state of the key against its possible range.
 func (x *extremes) hold() {
 	x.t.Helper()
 	k, ok := x.ledger.Key(x.now, quota.Key{LimitName: x.limit.LimitName, Key: "k"})

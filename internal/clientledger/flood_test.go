@@ -11,7 +11,7 @@ import (
 )
 
 // TestFloodOfClientKeys: an owner that opens as many keys as it can, in one process or in several,
-// leaves room for the keys of others, and what it lets go of is room again.
+// leaves room for the keys of others. Room of closed keys is available again.
 func TestFloodOfClientKeys(t *testing.T) {
 	const most = 1000
 	l := bucketLimit(quota.Hard, 10, 100)
@@ -65,8 +65,8 @@ func TestFloodOfClientKeys(t *testing.T) {
 	}
 }
 
-// TestKeysBeyondTheTable: processes share one bucket of a soft limit for the keys for which their
-// node has no room, as the node's own callers do.
+// TestKeysBeyondTheTable: for keys without room at their node, processes share one bucket of a soft
+// limit, as the node's own callers do.
 func TestKeysBeyondTheTable(t *testing.T) {
 	const most, seconds, perSecond = 32, 5, 200
 	l := bucketLimit(quota.Soft, 10, 20)
@@ -86,7 +86,7 @@ func TestKeysBeyondTheTable(t *testing.T) {
 			passed++
 		}
 	}
-	// The burst and the rate, and what two processes admit that have not heard of each other yet.
+	// The burst and the rate, and what two processes admit before they know of each other.
 	if least := 20 + 10*seconds; passed < least*9/10 || passed > 2*least {
 		t.Errorf("%d of %d new keys pass; want about %d", passed, seconds*perSecond, least)
 	}

@@ -7,7 +7,7 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// forger says what it likes of the session that it has.
+// forger sends false reports in its own session.
 type forger struct {
 	*world
 	limit quota.Limit
@@ -25,14 +25,15 @@ func (f *forger) says(e quota.ReportEntry) quota.Report {
 	return quota.Report{From: "c0", Incarnation: 1, Term: 1, Seq: f.seq, Full: true, Entries: []quota.ReportEntry{e}}
 }
 
-// left is the level that the leader knows.
+// left is the level at the leader.
 func (f *forger) left() int64 {
 	f.pump()
 	return (f.limit.BurstUnits() - f.ledger.Booked(f.limit.LimitName)).Tokens()
 }
 
-// TestForgedReports: a process that may have requests decided, and says that it has used more than
-// it was allocated, or overdrawn more than any could have, takes a bucket from others for seconds and not for years.
+// TestForgedReports: a process with permission to check that reports more use than it was
+// allocated, or a larger overdraft than possible, takes a bucket from others for seconds and not
+// for years.
 func TestForgedReports(t *testing.T) {
 	const much = 1_000_000_000 * quota.Token
 	for what, c := range map[string]struct {
@@ -61,8 +62,8 @@ func TestForgedReports(t *testing.T) {
 	}
 }
 
-// TestForgedSettlements: what is settled of a session that never was is not booked, and of one to a dead
-// node no more than may be owed.
+// TestForgedSettlements: the settlement of a session that never existed is not booked, and that of
+// a session to a dead node only up to what may be owed.
 func TestForgedSettlements(t *testing.T) {
 	const much = 1_000_000_000 * quota.Token
 	f := newForger(t, quota.Soft)
@@ -80,8 +81,8 @@ func TestForgedSettlements(t *testing.T) {
 	}
 }
 
-// TestForgottenAttachment: a session that waited for its last report for longer than it is remembered
-// is booked as that of a dead node.
+// TestForgottenAttachment: a session that was forgotten before its last report arrived is booked as
+// that of a dead node.
 func TestForgottenAttachment(t *testing.T) {
 	f := newForger(t, quota.Soft)
 	f.b.Detach(f.now, "c0", 1, 1)
@@ -93,8 +94,8 @@ func TestForgottenAttachment(t *testing.T) {
 	}
 }
 
-// TestForgottenAfterFirstPart: the first part of a last report is booked, and the second comes when the
-// session has been forgotten, with the first one again: that is not booked twice.
+// TestForgottenAfterFirstPart: the first part of a last report is booked. The second arrives after
+// the session has been forgotten, with the first one again, which is not booked twice.
 func TestForgottenAfterFirstPart(t *testing.T) {
 	f := newForger(t, quota.Soft)
 	parts := make([]quota.Report, 2)

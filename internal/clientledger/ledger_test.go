@@ -10,7 +10,7 @@ import (
 	"github.com/quorate/quorate/leader"
 )
 
-// world is one leader, one node and its clients, joined without a network.
+// world is one leader, one node and its clients, connected without a network.
 type world struct {
 	t      testing.TB
 	now    quota.Time
@@ -62,7 +62,7 @@ func (w *world) attach(p *proc) {
 	p.agg.SetLeader(0, "n", p.term)
 }
 
-// pump exchanges everything that anybody has to say now.
+// pump delivers all pending messages.
 func (w *world) pump() {
 	for range 4 {
 		for _, p := range w.procs {
@@ -92,7 +92,7 @@ func (w *world) pump() {
 	w.prove()
 }
 
-// commit lets the log have what the leader writes.
+// commit commits the leader's checkpoints.
 func (w *world) commit() {
 	if w.ledger.Wants() || w.now.Sub(w.committed) >= time.Second {
 		w.committed = w.now
@@ -103,7 +103,7 @@ func (w *world) commit() {
 	}
 }
 
-// prove holds the client ledger to its invariants.
+// prove checks the invariants of the client ledger.
 func (w *world) prove() {
 	w.t.Helper()
 	if err := w.b.Check(w.now); err != nil {
@@ -113,7 +113,7 @@ func (w *world) prove() {
 
 func (w *world) clock() quota.Time { return w.now }
 
-// try decides one request, or says what the decision needs.
+// try decides one request, or returns what the decision needs.
 func (w *world) try(a *aggregator.Aggregator, l quota.LimitName, key string, cost int64) (quota.Decision, aggregator.Need) {
 	return w.decide(a, l, key, cost, false)
 }
@@ -165,8 +165,8 @@ func bucketLimit(c quota.Ceiling, rate, burst int64) quota.Limit {
 	}
 }
 
-// TestFirstChecks: the node asks its leader at once for whoever waits for the first
-// tokens of a key, not at its next report.
+// TestFirstChecks: the node asks its leader for the first tokens of a key at once when a caller
+// waits, not in its next report.
 func TestFirstChecks(t *testing.T) {
 	for _, c := range []quota.Ceiling{quota.Soft, quota.Hard} {
 		l := bucketLimit(c, 5, 5)
@@ -194,8 +194,8 @@ func TestFirstChecks(t *testing.T) {
 	}
 }
 
-// TestHeldIsLevel: a client asks for what its node holds of a hard limit, though the leader
-// takes the limit to be used up, for what others may have used of it.
+// TestHeldIsLevel: a client requests tokens of a hard limit that its node holds, although the
+// leader takes the limit to be used up because others may have used it.
 func TestHeldIsLevel(t *testing.T) {
 	for _, c := range []struct {
 		ceiling     quota.Ceiling
@@ -226,7 +226,7 @@ func TestClientsShareOneBucket(t *testing.T) {
 		var sum int64
 		for _, p := range w.procs {
 			sum += p.sum
-			if p.sum < 55 || p.sum > 220 { // half and twice of an equal part
+			if p.sum < 55 || p.sum > 220 { // half and twice an equal share
 				t.Errorf("%v: %s got %d of 1100 tokens among ten", c, p.id, p.sum)
 			}
 		}

@@ -13,7 +13,7 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// spy is a parent that adds up what was settled.
+// spy is a parent that adds up the settlements.
 type spy struct {
 	*aggregator.Aggregator
 	spent, back quota.Units
@@ -28,23 +28,23 @@ func (s *spy) Settle(clock aggregator.Clock, k quota.Key, d aggregator.Settlemen
 	return ok
 }
 
-// storm is a world with a bad network between the clients and the node: messages
-// are lost, repeated and overtake each other, streams break, clients die.
+// storm is a world with a bad network between the clients and the node: messages are lost, repeated
+// and reordered, streams break, clients die.
 type storm struct {
 	*world
 	rng    *rand.Rand
 	spy    *spy
 	flying []func()
 	lasts  []quota.Report // of sessions that broke, until they are settled
-	bad    float64        // part of messages that something happens to
+	bad    float64        // part of the messages that are disturbed
 	sum    int64
-	most   limiter.Meter // what may be admitted, but for periodic limits
+	most   limiter.Meter // what may be admitted, except for periodic limits
 	uses   []use         // of a periodic limit
 	tier   quota.Tier
 	limit  quota.Limit
 }
 
-// use is what was admitted at a moment.
+// use is an admission at a moment.
 type use struct {
 	at   quota.Time
 	cost int64
@@ -66,7 +66,7 @@ func newStorm(t testing.TB, l quota.Limit, seed uint64, clients int) *storm {
 	return s
 }
 
-// fly sends a message: it arrives later, perhaps never, perhaps twice.
+// fly sends a message: it arrives later, never, or twice.
 func (s *storm) fly(f func()) {
 	for s.rng.Float64() >= s.bad {
 		s.flying = append(s.flying, f)
@@ -76,7 +76,7 @@ func (s *storm) fly(f func()) {
 	}
 }
 
-// land lets some messages arrive, in any order.
+// land delivers some messages, in any order.
 func (s *storm) land() {
 	flying := s.flying
 	s.flying = nil
@@ -136,7 +136,7 @@ func (s *storm) reconnect(p *proc) {
 	s.attach(p)
 }
 
-// settle brings last reports, perhaps again and again.
+// settle delivers last reports, possibly repeatedly.
 func (s *storm) settle() {
 	s.lasts = slices.DeleteFunc(s.lasts, func(r quota.Report) bool {
 		if s.rng.Float64() < s.bad {
@@ -152,7 +152,7 @@ func (s *storm) settle() {
 	})
 }
 
-// ask asks a client for tokens and holds what it admits to the envelope.
+// ask asks a client for tokens and checks the admission against the envelope.
 func (s *storm) ask(p *proc) {
 	cost := int64(1 + s.rng.IntN(3))
 	d := s.check(p.agg, s.limit.LimitName, "k", cost)
@@ -172,9 +172,9 @@ func (s *storm) ask(p *proc) {
 	}
 }
 
-// fits reports whether windows of a periodic limit explain all uses. A window ends a
-// period after its leader heard of its first use: so it takes in a period from that use
-// and a while more, and within it no more than the count is admitted.
+// fits reports whether windows of a periodic limit explain all uses. A window ends a period after
+// its leader received the first use of it: so it covers at least a period from that use, and no
+// more than the count is admitted within it.
 func fits(uses []use, t *quota.Tier) bool {
 	begins := make([]bool, len(uses)) // whether a window may begin with this use
 	for i := range uses {
@@ -217,7 +217,7 @@ func (s *storm) play(d time.Duration) {
 	}
 }
 
-// calm lets everything arrive, and nobody asks.
+// calm delivers everything, without requests.
 func (s *storm) calm() {
 	s.bad = 0
 	for range 200 {
@@ -235,15 +235,15 @@ func stormLimits() []quota.Limit {
 		for _, k := range []quota.Kind{quota.FixedWindow, quota.SlidingWindow, quota.PeriodicRefill} {
 			l := bucketLimit(c, 1, 1)
 			l.SetFirst(quota.Window(k, 300, time.Second))
-			l.Decide = quota.Locally // a hard sliding window that may ask is not allocated of
+			l.Decide = quota.Locally // a hard sliding window that may ask is not allocated
 			out = append(out, l)
 		}
 	}
 	return out
 }
 
-// TestStorms: whatever happens to messages and streams, the books hold at every
-// step, hard is never exceeded, and in the end everything is counted once.
+// TestStorms: whatever happens to messages and streams, the invariants hold at every step, hard is
+// never exceeded, and in the end everything is counted once.
 func TestStorms(t *testing.T) {
 	for i, l := range stormLimits() {
 		for _, seed := range []uint64{0, 1, 2, 3, 4, 93, 161, 220, 242, 601, 826, 1958} {

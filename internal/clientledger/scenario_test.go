@@ -19,8 +19,8 @@ import (
 //	ask client=0 [cost=1] [times=1]      checks at a client; messages are passed on, unless it is silent
 //	pass d=100ms                         time passes
 //	break client=0                       its stream breaks; it keeps the last report
-//	attach client=0                      it attaches anew
-//	final client=0                       its last report comes; inherit books it as of a dead node
+//	attach client=0                      it attaches again
+//	final client=0                       its last report arrives; inherit books it as of a dead node
 //	show                                 what the node holds and has allocated, and what is booked
 func TestScenarios(t *testing.T) {
 	datadriven.Walk(t, "testdata/scenarios", func(t *testing.T, path string) {
@@ -73,7 +73,7 @@ func (s *scene) begin(d *datadriven.TestData) {
 	}
 	s.limit = bucketLimit(c, rate, burst)
 	if s.limit.Ceiling == quota.Hard {
-		s.limit.Decide = quota.Locally // what is allocated
+		s.limit.Decide = quota.Locally // so that tokens are allocated
 	}
 	if d.HasArg("window") {
 		s.limit.SetFirst(quota.Window(quota.FixedWindow, burst, time.Second))
@@ -103,7 +103,7 @@ func (s *scene) askFor(d *datadriven.TestData) {
 	fmt.Fprintf(&s.out, "admitted %d of %d\n", admitted, times)
 }
 
-// ask waits for a grant if one would tell, and lets messages pass on.
+// ask waits for a grant if it would settle the decision, and delivers messages.
 func (s *scene) ask(p *proc, l quota.LimitName, key string, cost int64) bool {
 	for range 4 {
 		if _, need := s.try(p.agg, l, key, 0); need == aggregator.Nothing {
@@ -118,7 +118,7 @@ func (s *scene) ask(p *proc, l quota.LimitName, key string, cost int64) bool {
 	return ok
 }
 
-// askSilently lets no message pass.
+// askSilently delivers no messages.
 func (s *scene) askSilently(p *proc, l quota.LimitName, key string, cost int64) bool {
 	d := s.check(p.agg, l, key, cost)
 	if d.Allowed {

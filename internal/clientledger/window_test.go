@@ -8,8 +8,8 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// TestLateRefund: what a client gave back in a window that has ended at its node raises no level, also
-// if the client has not ended the window yet.
+// TestLateRefund: a refund in a window that has ended at its node raises no level, also if the
+// client has not ended the window yet.
 func TestLateRefund(t *testing.T) {
 	const most = 20
 	for _, kind := range []quota.Kind{quota.FixedWindow, quota.PeriodicRefill} {
@@ -35,7 +35,7 @@ func TestLateRefund(t *testing.T) {
 				w.run(w.check(w.node, l.LimitName, "k", 0).ResetAfter-time.Second, 50*time.Millisecond)
 				refunds.agg.Refund(w.clock, l.LimitName, "k", most)
 				said := refunds.agg.Collect(w.now)
-				w.procs = w.procs[1:] // nothing else of it arrives
+				w.procs = w.procs[1:] // nothing more of it arrives
 				if late {
 					w.run(2*time.Second, 5*time.Millisecond)
 					if n := take(other); n != most {
