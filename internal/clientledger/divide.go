@@ -266,8 +266,8 @@ func (l *Ledger) creditOf(al *allocation, loan *aggregator.Allocation, want quot
 	return credit - credit%quota.Token
 }
 
-// settle averages the demand of all clients, and reports whether it is steady: then the clients'
-// knowledge of each other's demand is right, and so are their estimates.
+// settle averages the demand of all clients, and reports whether it has not surged: then the
+// clients' knowledge of each other's demand is right, and so are their estimates.
 func (b *bucket) settle(now quota.Time, sync time.Duration) bool {
 	if b.usualAt > 0 {
 		b.usual += (1 - math.Exp(-now.Sub(b.usualAt).Seconds()/(3*sync.Seconds()))) * (b.demand - b.usual)
