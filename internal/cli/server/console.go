@@ -23,7 +23,7 @@ func shownSettings(cfg *cluster.Config, who *callers, sec *security, ports *list
 	}
 	_, ownSeries := cfg.Series.Len()
 	return []console.Setting{
-		{Name: "cluster", Value: cfg.Cluster, About: "the name that all nodes share"},
+		{Name: "cluster", Value: cfg.Cluster, About: "name of the cluster"},
 		{Name: "node", Value: string(cfg.Self), About: "this node"},
 		{Name: "zone", Value: cfg.Zone, About: "failure zone; replicas are spread over zones"},
 		{Name: "data", Value: cfg.Dir, About: "directory for persistent state"},
@@ -32,7 +32,7 @@ func shownSettings(cfg *cluster.Config, who *callers, sec *security, ports *list
 		{Name: "listen.peer", Value: ports.peer.Addr().String(), About: "other nodes"},
 		{Name: "listen.debug", Value: who.debug, About: "profiles"},
 		{Name: "listen.redis", Value: who.redis, About: "the Redis protocol"},
-		{Name: "ranges", Value: strconv.Itoa(cfg.Ranges), About: "key ranges, fixed when the cluster was made"},
+		{Name: "ranges", Value: strconv.Itoa(cfg.Ranges), About: "key ranges, fixed at creation of the cluster"},
 		{Name: "replicas", Value: strconv.Itoa(cfg.Replicas), About: "nodes that keep each range"},
 		{Name: "sync", Value: span(cfg.Sync), About: "how often nodes report"},
 		{Name: "max_keys", Value: strconv.Itoa(cfg.MaxKeys), About: "keys that a node counts at a time"},
@@ -47,8 +47,8 @@ func shownSettings(cfg *cluster.Config, who *callers, sec *security, ports *list
 		{Name: "history.minutes", Value: span(cmp.Or(cfg.History.Minutes, usual.History.Minutes)), About: "how long points of a minute are kept"},
 		{Name: "history.hours", Value: span(cmp.Or(cfg.History.Hours, usual.History.Hours)), About: "how long points of an hour are kept"},
 		{Name: "history.max_mib", Value: strconv.Itoa(cmp.Or(int(cfg.History.MaxBytes>>20), usual.History.MaxMiB)), About: "maximum size of this node's history files, MiB"},
-		{Name: "metrics.limits", Value: strconv.Itoa(cmp.Or(ownSeries, usual.Metrics.Limits)), About: "limits that have metrics of their own"},
-		{Name: "metrics.top_keys", Value: strconv.Itoa(cfg.TopKeys), About: "busiest keys that metrics name"},
+		{Name: "metrics.limits", Value: strconv.Itoa(cmp.Or(ownSeries, usual.Metrics.Limits)), About: "limits with separate metrics"},
+		{Name: "metrics.top_keys", Value: strconv.Itoa(cfg.TopKeys), About: "busiest keys with separate metrics"},
 		{Name: "tls.mode", Value: tls, About: "whether connections are secured"},
 		{Name: "auth.mode", Value: onOff(who.known(sec)), About: "whether callers must authenticate"},
 		{Name: "auth.oidc.issuer", Value: who.auth.OIDC.Issuer, About: "issuer of accepted JWTs"},
