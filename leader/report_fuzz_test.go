@@ -63,7 +63,7 @@ func TestReports(t *testing.T) {
 	}
 }
 
-// source reads numbers out of fuzzed bytes; it is empty for ever at the end.
+// source reads numbers out of fuzzed bytes; at the end it returns only 0.
 type source struct{ data []byte }
 
 func (s *source) byte() byte {
@@ -131,7 +131,7 @@ func (s *source) report(term quota.Term) quota.Report {
 	return r
 }
 
-// oneOverride is the override of the key, nil is none.
+// oneOverride is the override of the key; nil without one.
 type oneOverride struct{ o *quota.Override }
 
 func (o *oneOverride) Override(quota.Key) *quota.Override { return o.o }

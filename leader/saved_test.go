@@ -45,8 +45,8 @@ func TestSavedHandsOutEverything(t *testing.T) {
 	}
 	report("a", 0, 0) // it holds more than half
 	now = now.Add(time.Second)
-	report("b", 100*quota.Token, 100*quota.Token) // and b, whose callers were refused, has to wait for the log for a part
-	ledger.Pushed()                               // of this report
+	report("b", 100*quota.Token, 100*quota.Token) // b's callers were refused; part of its need waits for the log
+	ledger.Pushed()                               // discard the grants of this report
 	now = now.Add(time.Second)
 	recalled := false
 	for _, g := range log() {

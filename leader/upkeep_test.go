@@ -192,7 +192,7 @@ func BenchmarkLocks(b *testing.B) {
 					}
 				}
 				slices.Sort(steps)
-				b.ReportMetric(float64(steps[len(steps)-1].Microseconds()), "longest-us") // on a busy machine this may be the time of another process
+				b.ReportMetric(float64(steps[len(steps)-1].Microseconds()), "longest-us") // includes other processes
 				b.ReportMetric(float64(steps[len(steps)*999/1000].Microseconds()), "p99.9-us")
 			})
 		}

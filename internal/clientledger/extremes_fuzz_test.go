@@ -66,7 +66,7 @@ func newExtremes(t testing.TB, shape byte) *extremes {
 	case 5:
 		l.SetFirst(quota.Window(quota.SlidingWindow, most, time.Second))
 	}
-	l.Ceiling, l.Decide = []quota.Ceiling{quota.Soft, quota.Hard}[shape%2], quota.Locally // so that tokens are allocated
+	l.Ceiling, l.Decide = []quota.Ceiling{quota.Soft, quota.Hard}[shape%2], quota.Locally // to allocate tokens
 	return &extremes{world: newWorld(t, l, 2), limit: l, first: start}
 }
 
