@@ -121,6 +121,7 @@ func (a *Aggregator) apply(now, at quota.Time, off int64, b *bucket, rt *route, 
 		if e.Closed && b.pending == 0 {
 			a.closeBucket(now, at, off, b, rt, e)
 		} else if b.pending == 0 { // the log does not contain its counts yet
+			b.lease = max(b.lease, at.Add(a.cfg.Lease)) // a leader answers
 			a.wheel.add(b, now.Add(e.Again))
 		}
 		return

@@ -1,6 +1,7 @@
 package aggregator
 
 import (
+	"math"
 	"testing"
 	"time"
 
@@ -104,5 +105,34 @@ func TestRefusedElsewhere(t *testing.T) {
 	c = callOf(hardName)
 	if r.Decide(r.clock, c); c.Need != Leader {
 		t.Errorf("need %v after that, want the leader", c.Need)
+	}
+}
+
+// TestLetGoIsNotCutOff: a key that is let go may wait for the log longer than its lease. That is no reason to refuse:
+// its leader answers.
+func TestLetGoIsNotCutOff(t *testing.T) {
+	r := newRig(t, Config{})
+	r.Decide(r.clock, callOf(hardName))
+	r.Apply(r.now, r.grant(r.collect(), quota.GrantEntry{Tokens: 5 * tokens, Cap: 5 * tokens, Level: 20 * tokens}))
+	r.want(hardName, 1, true, quota.WhyHeld)
+	r.letGo(5 * time.Second)
+	if d := r.check(hardName, "k", 1); d.Why == quota.WhyCutOff {
+		t.Errorf("decided %+v while the leader answers", d)
+	}
+	r.now = r.now.Add(4 * time.Second)
+	r.want(hardName, 1, false, quota.WhyCutOff)
+}
+
+// letGo passes time until key k of the hard limit is let go, and longer: the leader answers that the log does not have it yet.
+func (r *rig) letGo(waits time.Duration) {
+	r.t.Helper()
+	for end := quota.Time(math.MaxInt64); r.now < end; {
+		rep := r.collect()
+		g := r.grant(rep, quota.GrantEntry{Level: 20 * tokens})
+		if rep.Entries[0].Final {
+			end = min(end, r.now.Add(waits))
+			g.Entries[0].Closed, g.Entries[0].Again = false, 500*time.Millisecond
+		}
+		r.Apply(r.now, g)
 	}
 }
