@@ -108,7 +108,7 @@ func (c *Config) Missing(name string) error {
 	for i := range c.Contexts {
 		names[i] = c.Contexts[i].Name
 	}
-	have := "there are no contexts; make one with \"quorate context set NAME --addr HOST:PORT\""
+	have := "no contexts yet; create one with \"quorate context set NAME --addr HOST:PORT\""
 	if len(names) > 0 {
 		have = "known: " + strings.Join(names, ", ")
 	}

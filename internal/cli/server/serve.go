@@ -102,7 +102,7 @@ func (o *serveOptions) loadNew(kept string, s *config.Node) (err error) {
 	o.node = cmp.Or(o.node, os.Getenv("QUORATE_NODE"))
 	switch {
 	case len(o.join) == 0 && os.Getenv("QUORATE_JOIN") == "":
-		return exit.Usagef("--data %s: there is no node in it; make a cluster with \"quorate init\", or join one with --join", o.data)
+		return exit.Usagef("--data %s: the directory has no node; create a cluster with \"quorate init\", or join one with --join", o.data)
 	case o.node == "":
 		return exit.Usagef("--node: is missing; give the new node a unique name")
 	}
