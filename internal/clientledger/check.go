@@ -3,13 +3,16 @@ package clientledger
 import (
 	"fmt"
 
+	"github.com/quorate/quorate/aggregator"
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// allocatedOf returns how much a table has allocated.
+// allocatedOf returns how much of a key a table has allocated to clients. The Parent of a node and of the simulator is one.
 type allocatedOf interface {
-	Lent(k quota.Key) quota.Units
+	Allocated(k quota.Key) quota.Units
 }
+
+var _ allocatedOf = (*aggregator.Aggregator)(nil)
 
 // Check verifies the invariants after a step: the sum of a key's allocations is what the node's
 // table has allocated, and the sums that are kept for each key are correct. It is for tests and the
@@ -19,19 +22,19 @@ func (l *Ledger) Check(now quota.Time) error {
 	for k, b := range l.keys {
 		loan := l.look(k)
 		b.learn(&loan)
-		var lent, spoken, wait, credit quota.Units
+		var allocated, spoken, wait, credit quota.Units
 		for i, al := range b.allocations {
 			al.void()
-			lent, spoken, wait, credit = lent+al.allocated, spoken+al.beyond, wait+al.wait, credit+al.credit
+			allocated, spoken, wait, credit = allocated+al.allocated, spoken+al.beyond, wait+al.wait, credit+al.credit
 			if al.allocated < 0 || al.unbacked < 0 || al.unbacked > al.allocated || al.lost < 0 || al.at != i {
-				return fmt.Errorf("%v: %s has %d lent, of it %d unbacked, and %d lost", k, al.c.id, al.allocated, al.unbacked, al.lost)
+				return fmt.Errorf("%v: %s has %d allocated, of it %d unbacked, and %d lost", k, al.c.id, al.allocated, al.unbacked, al.lost)
 			}
 		}
-		if t, ok := l.parent.(allocatedOf); ok && t.Lent(k) != lent {
-			return fmt.Errorf("%v: clients were lent %d, and the table has lent %d", k, lent, t.Lent(k))
+		if t, ok := l.parent.(allocatedOf); ok && t.Allocated(k) != allocated {
+			return fmt.Errorf("%v: clients were allocated %d, and the table has allocated %d", k, allocated, t.Allocated(k))
 		}
-		if lent != b.allocated {
-			return fmt.Errorf("%v: clients were lent %d, and the sum is %d", k, lent, b.allocated)
+		if allocated != b.allocated {
+			return fmt.Errorf("%v: clients were allocated %d, and the sum is %d", k, allocated, b.allocated)
 		}
 		if credit != b.credit {
 			return fmt.Errorf("%v: clients were promised %d, and the sum is %d", k, credit, b.credit)
