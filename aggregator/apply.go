@@ -197,6 +197,7 @@ func (b *bucket) regrant(now, at quota.Time, off int64, e *quota.GrantEntry) {
 	b.lease = at.Add(e.Lease)
 	b.put(e.Tokens)
 	b.accrue(now)
+	b.bare = false
 }
 
 // crowdOut takes back tokens that accrued after the grant was made (at), as far as the tokens of the grant left no

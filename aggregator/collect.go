@@ -216,7 +216,7 @@ func (b *bucket) prepare(now quota.Time, a *Aggregator, rt *route) bool {
 
 // letGo ends the epoch: the next report is final.
 func (b *bucket) letGo() {
-	b.phase = closing
+	b.phase, b.bare = closing, true
 	b.expire()
 }
 
