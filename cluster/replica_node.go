@@ -41,17 +41,21 @@ func (n replicaNode) Dead() map[quota.NodeID]quota.Incarnation {
 
 func (n replicaNode) Suspects() []quota.NodeID { return n.routes.refusedNodes() }
 
-func (n replicaNode) Propose(ctx context.Context, r quota.RangeID, entry []byte) error {
-	return n.proposeRange(ctx, r, entry)
+func (n replicaNode) Propose(ctx context.Context, r quota.RangeID, entry []byte, patient bool) error {
+	return n.proposeRange(ctx, r, entry, patient)
 }
 
-// proposeRange writes an entry to the log of a range.
-func (n *Node) proposeRange(ctx context.Context, r quota.RangeID, entry []byte) error {
+// proposeRange writes an entry to the log of a range. If it is patient, nobody waits for the entry.
+func (n *Node) proposeRange(ctx context.Context, r quota.RangeID, entry []byte, patient bool) error {
 	g := n.host.Group(raftgroup.OfRange(r))
 	if g == nil { // the node is closing
 		return raftgroup.ErrClosed
 	}
-	_, err := g.Apply(ctx, entry)
+	apply := g.Apply
+	if patient {
+		apply = g.ApplyPatiently
+	}
+	_, err := apply(ctx, entry)
 	return err
 }
 

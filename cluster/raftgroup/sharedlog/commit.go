@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"time"
 
 	"github.com/hashicorp/raft"
 )
@@ -13,6 +14,9 @@ const (
 	maxBatch = 4 << 20
 	// pieceLen is how many entries a transaction deletes at most.
 	pieceLen = 512
+	// patience is how long a call that nobody waits for waits for others: as long as the entries that several nodes
+	// write at one moment take to arrive.
+	patience = 25 * time.Millisecond
 )
 
 // errMiddle is the error of a deletion that would leave a gap. It does not fail the log.
@@ -37,6 +41,9 @@ func (l *Log) submit(w *write) error {
 		return err
 	}
 	g := w.group
+	if !w.patient {
+		l.hasty++
+	}
 	if g.writes = append(g.writes, w); len(g.writes) == 1 {
 		l.ready = append(l.ready, g)
 	}
@@ -81,6 +88,7 @@ func (l *Log) run() {
 			l.mu.Unlock()
 			return
 		}
+		l.linger()
 		batch := l.batch()
 		var d *deletion
 		if len(l.deletions) > 0 {
@@ -95,6 +103,41 @@ func (l *Log) run() {
 			l.piece(d)
 		}
 	}
+}
+
+// linger waits for more calls while nobody waits for any of those that are there. The caller holds mu.
+func (l *Log) linger() {
+	if !l.patient() {
+		return
+	}
+	over := false
+	timer := time.AfterFunc(patience, func() {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		over = true
+		l.wake.Signal()
+	})
+	defer timer.Stop()
+	for l.lingers.Store(true); !over && l.patient() && l.lingers.Load(); {
+		l.wake.Wait()
+	}
+	l.lingers.Store(false)
+}
+
+// patient reports whether nobody waits for any of the calls that are there. The caller holds mu.
+func (l *Log) patient() bool {
+	return l.hasty+len(l.deletions) == 0 && !l.closing
+}
+
+// Hurry ends a wait for more calls: an append that somebody waits for comes after one that waits.
+func (l *Log) Hurry() {
+	if !l.lingers.Load() {
+		return
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.lingers.Store(false)
+	l.wake.Signal()
 }
 
 // yield lets the callers that were just answered ask again before the next batch is taken. Under
@@ -122,6 +165,9 @@ func (l *Log) batch() (batch []*write) {
 			break
 		}
 		batch, size = append(batch, w), size+w.bytes
+		if !w.patient {
+			l.hasty--
+		}
 		l.ready, g.writes = l.ready[1:], g.writes[1:]
 		if len(g.writes) > 0 {
 			l.ready = append(l.ready, g)
@@ -277,7 +323,7 @@ func (l *Log) fail(err error, batch []*write) {
 		g.writes = nil
 	}
 	deletions := l.deletions
-	l.ready, l.deletions = nil, nil
+	l.ready, l.deletions, l.hasty = nil, nil, 0
 	l.mu.Unlock()
 	for _, w := range batch {
 		w.done <- err

@@ -28,6 +28,10 @@ var (
 	_ raft.StableStore = (*Group)(nil)
 )
 
+// Patient is raft.Log.Extensions of an entry that nobody waits for. Its append may wait a little for others, to share
+// their sync.
+const Patient = "patient"
+
 // write is one call that waits for a transaction.
 type write struct {
 	group   *Group
@@ -36,11 +40,13 @@ type write struct {
 	from    uint64 // index of the first entry of the log among entries; 0 if none is
 	to      uint64
 	values  [slots][]byte // values among entries
+	patient bool          // nobody waits for any of the entries
 	done    chan error    // gets one result
 }
 
 // add adds an entry of the log.
 func (w *write) add(l *raft.Log) error {
+	w.patient = (w.from == 0 || w.patient) && string(l.Extensions) == Patient
 	k, err := entryKey(w.group.id, l.Index)
 	if err != nil {
 		return err
@@ -59,6 +65,7 @@ func (w *write) add(l *raft.Log) error {
 // set adds a value beside the log.
 func (w *write) set(s slot, value []byte) {
 	k := stableKey(w.group.id, s)
+	w.patient = false
 	w.values[s] = append(make([]byte, 0, len(value)), value...)
 	w.put(seal(k, &raft.Log{Data: w.values[s]}))
 }
