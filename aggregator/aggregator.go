@@ -152,17 +152,17 @@ func (a *Aggregator) openBucket(now quota.Time, b *bucket, l *quota.Limit) {
 	b.applied, b.pending, b.sent, b.acked, b.ackedOver, b.ackedBack = 0, 0, counts{}, 0, 0, 0
 	b.cancelled.unsend()
 	b.rate, b.cap, b.base, b.from, b.lease = 0, 0, 0, now, now.Add(a.cfg.Lease)
-	b.grantedNothing, b.bare = false, true
+	b.grantedNothing, b.noGrantYet = false, true
 	b.estUsed, b.estBack, b.before, b.lastUse, b.noneFree = 0, 0, 0, now, false
 	b.saved, b.returned, b.unconfirmed, b.sentBack, b.ref = 0, 0, 0, 0, 0
-	a.openPlace(b, l)
-	b.joinOwn(now, l)
+	a.openSlot(b, l)
+	b.initEstimate(now, l)
 	b.others, b.presumed = 0, 0
 	a.urgent.push(b)
 }
 
-// joinOwn initializes the estimate of a key that is new to this member: it starts full.
-func (b *bucket) joinOwn(now quota.Time, l *quota.Limit) {
+// initEstimate initializes the estimate of a key that is new to this member: it starts full.
+func (b *bucket) initEstimate(now quota.Time, l *quota.Limit) {
 	if b.estAt == 0 {
 		b.est, b.estAt, b.as = l.BurstUnits(), now, l
 		b.firstWindow(now, l)
@@ -170,4 +170,4 @@ func (b *bucket) joinOwn(now quota.Time, l *quota.Limit) {
 }
 
 // retryAfter returns the least time that a leader has to answer the first full reports.
-func (a *Aggregator) retryAfter() time.Duration { return retry * a.cfg.Sync }
+func (a *Aggregator) retryAfter() time.Duration { return fullRetryIntervals * a.cfg.Sync }

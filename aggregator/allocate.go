@@ -66,8 +66,8 @@ func (a *Aggregator) Allocate(clock Clock, k quota.Key, w AllocationRequest) All
 			return Allocation{}
 		}
 		w.Look = w.Look || b.key != k.Key
-		if loan, ok := a.allocate(clock(), b, w); ok {
-			return loan
+		if fromNode, ok := a.allocate(clock(), b, w); ok {
+			return fromNode
 		}
 	}
 }
@@ -99,7 +99,7 @@ func (a *Aggregator) allocate(now quota.Time, b *bucket, w AllocationRequest) (A
 		return Allocation{}, false
 	}
 	l := b.limit()
-	b.joinOwn(now, l)
+	b.initEstimate(now, l)
 	if !w.Look {
 		b.reopen(a, now, l)
 	}
@@ -107,22 +107,22 @@ func (a *Aggregator) allocate(now quota.Time, b *bucket, w AllocationRequest) (A
 	b.accrue(now)
 	cut := b.cutOff(now, a.cfg.Lease)
 	est := b.estimate(now, l, cut)
-	loan := Allocation{Limit: l}
+	fromNode := Allocation{Limit: l}
 	if !w.Look && allocates(l) && !b.overfull() {
-		loan.Tokens = b.hand(w.Tokens, &a.urgent)
-		if missing := w.Tokens - loan.Tokens; cut && loan.Tokens == 0 && missing > 0 {
-			loan.Tokens, loan.Unbacked = b.allocateAlone(now, l, missing, est, a.nodes()), true
+		fromNode.Tokens = b.takeForClients(w.Tokens, &a.urgent)
+		if missing := w.Tokens - fromNode.Tokens; cut && fromNode.Tokens == 0 && missing > 0 {
+			fromNode.Tokens, fromNode.Unbacked = b.allocateAlone(now, l, missing, est, a.nodes()), true
 		}
 		b.note()
 	}
-	a.describe(now, b, &loan, est, cut)
-	if !w.Look && w.Wait > loan.Held {
+	a.describe(now, b, &fromNode, est, cut)
+	if !w.Look && w.Wait > fromNode.Held {
 		b.want = max(b.want, min(w.Wait, l.BurstUnits()))
 		if est >= quota.Token && !cut {
 			a.urgent.push(b)
 		}
 	}
-	return loan, true
+	return fromNode, true
 }
 
 // reopen opens the key, or keeps it open if it was closing.
@@ -135,8 +135,8 @@ func (b *bucket) reopen(a *Aggregator, now quota.Time, l *quota.Limit) {
 	}
 }
 
-// hand moves up to want, in whole tokens, from held to allocated.
-func (b *bucket) hand(want quota.Units, urgent *stack) quota.Units {
+// takeForClients moves up to want, in whole tokens, from held to allocated.
+func (b *bucket) takeForClients(want quota.Units, urgent *stack) quota.Units {
 	for {
 		h := quota.Units(b.hot().held.Load())
 		n := min(want, h)
@@ -155,25 +155,25 @@ func (b *bucket) hand(want quota.Units, urgent *stack) quota.Units {
 }
 
 // describe sets the fields of an allocation to the state of the key.
-func (a *Aggregator) describe(now quota.Time, b *bucket, loan *Allocation, est quota.Units, cut bool) {
-	l := loan.Limit
-	loan.Nodes = a.nodes()
-	loan.Gen = Generation{b.epoch, b.voids}
-	loan.Held, loan.Rate, loan.Demand = max(0, quota.Units(b.hot().held.Load())), b.rate, b.demand
-	loan.Level, loan.Unseen, loan.Others = est+b.presumed, b.presumed, b.others
-	if loan.Aside = b.aside; l.Ceiling == quota.Hard && a.ranges[b.rng].absent.from() != 0 {
-		loan.Aside = max(loan.Aside, loan.Level)
+func (a *Aggregator) describe(now quota.Time, b *bucket, fromNode *Allocation, est quota.Units, cut bool) {
+	l := fromNode.Limit
+	fromNode.Nodes = a.nodes()
+	fromNode.Gen = Generation{b.epoch, b.voids}
+	fromNode.Held, fromNode.Rate, fromNode.Demand = max(0, quota.Units(b.hot().held.Load())), b.rate, b.demand
+	fromNode.Level, fromNode.Unseen, fromNode.Others = est+b.presumed, b.presumed, b.others
+	if fromNode.Aside = b.aside; l.Ceiling == quota.Hard && a.ranges[b.rng].absent.from() != 0 {
+		fromNode.Aside = max(fromNode.Aside, fromNode.Level)
 	}
-	loan.NoneFree, loan.HasLevel, loan.CutOff, loan.Slope = b.noneFree, b.hasLevel, cut, b.gains(l)
-	if loan.Window, loan.Since, loan.Until = b.win, b.since, b.until; b.until == 0 {
-		loan.Window, loan.Since = 0, 0
+	fromNode.NoneFree, fromNode.HasLevel, fromNode.CutOff, fromNode.Slope = b.noneFree, b.hasLevel, cut, b.gains(l)
+	if fromNode.Window, fromNode.Since, fromNode.Until = b.win, b.since, b.until; b.until == 0 {
+		fromNode.Window, fromNode.Since = 0, 0
 	} else if l.Ceiling == quota.Hard {
-		loan.Until = max(b.since+1, b.until.Add(-b.lag))
+		fromNode.Until = max(b.since+1, b.until.Add(-b.lag))
 	}
-	loan.Lease, loan.Again = min(a.cfg.Lease, b.lease.Sub(now)), a.cfg.Sync
+	fromNode.Lease, fromNode.Again = min(a.cfg.Lease, b.lease.Sub(now)), a.cfg.Sync
 	if cut {
-		loan.Lease = a.cfg.Lease
-		b.describeAlone(now, l, loan, a.nodes())
+		fromNode.Lease = a.cfg.Lease
+		b.describeAlone(now, l, fromNode, a.nodes())
 	}
 }
 
@@ -188,22 +188,22 @@ func (b *bucket) allocateAlone(now quota.Time, l *quota.Limit, want, est quota.U
 	case quota.CutOffLocal:
 		got = min(want, max(0, est-b.unbacked))
 	case quota.CutOffShare:
-		got = b.takeApart(now, l, b.shareOf(l, nodes), want, est)
+		got = b.takeLocal(now, l, b.shareOf(l, nodes), want, est)
 	case quota.CutOffRate:
-		got = b.takeApart(now, l, rate, want, est)
+		got = b.takeLocal(now, l, rate, want, est)
 	}
 	got -= got % quota.Token
 	b.in, b.allocated, b.unbacked = b.in+got, b.allocated+got, b.unbacked+got
 	return got
 }
 
-// takeApart takes available tokens of the bucket that this node keeps while it is cut off.
-func (b *bucket) takeApart(now quota.Time, l *quota.Limit, rate quota.Rate, want, est quota.Units) quota.Units {
-	burst := b.setApart(now, l, rate, est)
-	b.apart.Take(now, rate, burst, 0)
-	got := min(want, max(0, b.apart.Level()))
+// takeLocal takes available tokens of the bucket that this node keeps while it is cut off.
+func (b *bucket) takeLocal(now quota.Time, l *quota.Limit, rate quota.Rate, want, est quota.Units) quota.Units {
+	burst := b.ensureLocal(now, l, rate, est)
+	b.local.Take(now, rate, burst, 0)
+	got := min(want, max(0, b.local.Level()))
 	got -= got % quota.Token
-	if got <= 0 || !b.apart.Take(now, rate, burst, got) {
+	if got <= 0 || !b.local.Take(now, rate, burst, got) {
 		return 0
 	}
 	return got
@@ -211,30 +211,30 @@ func (b *bucket) takeApart(now quota.Time, l *quota.Limit, rate quota.Rate, want
 
 // describeAlone describes to clients what this node will admit of a key while it is cut off: the clients are
 // connected to it, and follow its values.
-func (b *bucket) describeAlone(now quota.Time, l *quota.Limit, loan *Allocation, nodes int) {
+func (b *bucket) describeAlone(now quota.Time, l *quota.Limit, fromNode *Allocation, nodes int) {
 	policy, rate := l.CutOff.At(now.Sub(b.lease), l.Ceiling)
 	whole := l.Rate.PerSecond()
-	loan.Others = 0
+	fromNode.Others = 0
 	switch policy {
 	case quota.CutOffOpen:
-		loan.Level = l.BurstUnits()
+		fromNode.Level = l.BurstUnits()
 	case quota.CutOffLocal:
 	case quota.CutOffShare:
-		loan.Level, loan.Others = b.levelApart(loan.Level), max(0, whole-b.shareOf(l, nodes).PerSecond())
+		fromNode.Level, fromNode.Others = b.localLevel(fromNode.Level), max(0, whole-b.shareOf(l, nodes).PerSecond())
 	case quota.CutOffRate:
-		loan.Level, loan.Others = b.levelApart(loan.Level), max(0, whole-rate.PerSecond())
+		fromNode.Level, fromNode.Others = b.localLevel(fromNode.Level), max(0, whole-rate.PerSecond())
 	default:
-		loan.Aside = max(0, loan.Level)
-		loan.Level, loan.Others = min(0, loan.Level), whole
+		fromNode.Aside = max(0, fromNode.Level)
+		fromNode.Level, fromNode.Others = min(0, fromNode.Level), whole
 	}
 }
 
-// levelApart returns the level of the bucket that this node keeps while it is cut off, at most est.
-func (b *bucket) levelApart(est quota.Units) quota.Units {
-	if b.apart == nil {
+// localLevel returns the level of the bucket that this node keeps while it is cut off, at most est.
+func (b *bucket) localLevel(est quota.Units) quota.Units {
+	if b.local == nil {
 		return min(est, quota.Token)
 	}
-	return min(est, b.apart.Level())
+	return min(est, b.local.Level())
 }
 
 // Settlement is the outcome of allocations of a key, and the client's counts. Amounts are what was added since the
@@ -287,7 +287,7 @@ func (a *Aggregator) settle(now quota.Time, b *bucket, s *Settlement) bool {
 		return false
 	}
 	l := b.limit()
-	b.joinOwn(now, l)
+	b.initEstimate(now, l)
 	if s.counts() {
 		b.reopen(a, now, l)
 	}
@@ -327,8 +327,8 @@ func (a *Aggregator) settle(now quota.Time, b *bucket, s *Settlement) bool {
 		b.before, b.estUsed = b.before.Count(late), b.estUsed.Plus(late)
 	}
 	b.note()
-	if beyond > 0 && !b.news && b.over-b.ackedOver > max(b.part(l, a.nodes()), news) {
-		b.news = true
+	if beyond > 0 && !b.largeOverdraft && b.over-b.ackedOver > max(b.part(l, a.nodes()), minUrgentOverdraft) {
+		b.largeOverdraft = true
 		a.urgent.push(b)
 		a.urgent.wake.Store(true)
 	}
@@ -376,7 +376,7 @@ func (b *bucket) takeBack(now quota.Time, s *Settlement) {
 	case rest > 0 && b.phase == open && now < b.lease:
 		b.hot().held.Add(int64(rest))
 	case rest > 0:
-		b.giveBack(rest)
+		b.countReturned(rest)
 	default: // counted as lost or void before
 		b.in -= rest
 	}

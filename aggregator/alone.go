@@ -18,9 +18,9 @@ func (a *Aggregator) decideAlone(now quota.Time, t *attempt, b *bucket, l *quota
 	case quota.CutOffOpen:
 		return b.decided(now, l, quota.WhyOpen, true, est, cost)
 	case quota.CutOffShare:
-		return b.alone(now, t, l, quota.WhyShare, b.shareOf(l, a.nodes()), est)
+		return b.decideLocal(now, t, l, quota.WhyShare, b.shareOf(l, a.nodes()), est)
 	case quota.CutOffRate:
-		return b.alone(now, t, l, quota.WhyFixedRate, rate, est)
+		return b.decideLocal(now, t, l, quota.WhyFixedRate, rate, est)
 	case quota.CutOffLocal:
 		if est >= cost {
 			return b.overdraw(now, t, l, quota.WhyLocal, est)
@@ -33,7 +33,7 @@ func (a *Aggregator) decideAlone(now quota.Time, t *attempt, b *bucket, l *quota
 	}
 	b.refused = b.refused.Count(cost)
 	d := b.decided(now, l, quota.WhyCutOff, false, est, cost)
-	d.RetryAfter = a.comeback(a.leaderless(now, b))
+	d.RetryAfter = a.leaderRetryAfter(a.leaderless(now, b))
 	return d
 }
 
@@ -41,9 +41,9 @@ func (a *Aggregator) decideAlone(now quota.Time, t *attempt, b *bucket, l *quota
 // is set to 0 during the call, because held is not part of state.
 func (a *Aggregator) peekAlone(now quota.Time, t *attempt, b *bucket, l *quota.Limit, est quota.Units) quota.Decision {
 	was := b.state
-	if b.apart != nil {
-		own := *b.apart
-		b.apart = &own
+	if b.local != nil {
+		own := *b.local
+		b.local = &own
 	}
 	try := *t
 	try.cost = quota.Token
@@ -72,21 +72,21 @@ func (b *bucket) inFlightAlone(now quota.Time, t *attempt, l *quota.Limit, p quo
 	return b.overdraw(now, t, l, why, left)
 }
 
-// apart is a token bucket that this node keeps on its own while it is cut off.
-type apart struct {
+// localBucket is a token bucket that this node keeps on its own while it is cut off.
+type localBucket struct {
 	limiter.Bucket
 	since quota.Time // end of the lease that it follows
 	rate  quota.Rate
 }
 
-// alone decides by a rate of this node's own, with a burst in proportion.
-func (b *bucket) alone(now quota.Time, t *attempt, l *quota.Limit, why quota.Why, rate quota.Rate, est quota.Units) quota.Decision {
+// decideLocal decides by a rate of this node's own, with a burst in proportion.
+func (b *bucket) decideLocal(now quota.Time, t *attempt, l *quota.Limit, why quota.Why, rate quota.Rate, est quota.Units) quota.Decision {
 	cost := t.cost
-	burst := b.setApart(now, l, rate, est)
-	if !b.apart.Take(now, rate, burst, cost) {
+	burst := b.ensureLocal(now, l, rate, est)
+	if !b.local.Take(now, rate, burst, cost) {
 		b.refused = b.refused.Count(cost)
-		d := b.decided(now, l, quota.WhyOverLimit, false, b.apart.Level(), cost)
-		d.RetryAfter = max(rate.TimeFor(cost-b.apart.Level()), spacing)
+		d := b.decided(now, l, quota.WhyOverLimit, false, b.local.Level(), cost)
+		d.RetryAfter = max(rate.TimeFor(cost-b.local.Level()), spacing)
 		if cost > burst {
 			d.RetryAfter = never
 		}
@@ -95,11 +95,11 @@ func (b *bucket) alone(now quota.Time, t *attempt, l *quota.Limit, why quota.Why
 	return b.overdraw(now, t, l, why, est)
 }
 
-// setApart makes the bucket for the rate if necessary, and returns its burst.
-func (b *bucket) setApart(now quota.Time, l *quota.Limit, rate quota.Rate, est quota.Units) quota.Units {
+// ensureLocal makes the bucket for the rate if necessary, and returns its burst.
+func (b *bucket) ensureLocal(now quota.Time, l *quota.Limit, rate quota.Rate, est quota.Units) quota.Units {
 	burst := burstFor(l, rate)
-	if b.apart == nil || b.apart.since != b.lease || b.apart.rate != rate {
-		b.apart = &apart{limiter.NewBucket(min(burst, max(0, est)), now), b.lease, rate}
+	if b.local == nil || b.local.since != b.lease || b.local.rate != rate {
+		b.local = &localBucket{limiter.NewBucket(min(burst, max(0, est)), now), b.lease, rate}
 	}
 	return burst
 }
@@ -121,11 +121,11 @@ func (b *bucket) shareOf(l *quota.Limit, nodes int) quota.Rate {
 	return quota.Rate{Tokens: l.Rate.Tokens, Per: time.Duration(quota.MulDiv(int64(l.Rate.Per), quota.Million, parts))}
 }
 
-// noteShare averages this node's part of the demand, for the time when it is cut off. since is sinceLevel. A smaller
+// averageShare averages this node's part of the demand, for the time when it is cut off. since is sinceLevel. A smaller
 // part counts nearly at once, a larger one after seconds: a key's first grants do not include the others yet, and
 // nodes that are silent for a moment, because machines or networks are overloaded, still have their parts. The next
 // event may be the cut.
-func (b *bucket) noteShare(l *quota.Limit, e *quota.GrantEntry, since time.Duration) {
+func (b *bucket) averageShare(l *quota.Limit, e *quota.GrantEntry, since time.Duration) {
 	share := min(b.partOf(l, e), quota.Million)
 	slow := shareFalls
 	if share > b.share {

@@ -24,7 +24,7 @@ func (a *Aggregator) Apply(now quota.Time, g quota.Grant) {
 		a.SetLeader(g.Range, g.From, g.Term)
 		return // it cannot answer a report of this member, none of which named that term
 	}
-	rt.heard(&g)
+	rt.answered(&g)
 	off := a.offset(g.From, now, g.At)
 	at := g.At + quota.Time(off)
 	var ack quota.Seq
@@ -42,19 +42,19 @@ func (a *Aggregator) Apply(now quota.Time, g quota.Grant) {
 				lines, took = r.lines, now.Sub(r.at)
 			}
 		}
-		if i%warm == 0 {
-			warmLines(lines, g.Entries[i:min(i+warm, len(g.Entries))])
+		if i%prefetchBatch == 0 {
+			prefetchLines(lines, g.Entries[i:min(i+prefetchBatch, len(g.Entries))])
 		}
-		if b := a.meant(lines, e); b != nil {
+		if b := a.entryBucket(lines, e); b != nil {
 			a.apply(now, at, off, b, rt, e, took)
 		}
 	}
 	rt.sent.answered(ack, &a.spare)
 }
 
-// meant returns the bucket that an entry refers to and completes the entry. A line refers to a report that the member
+// entryBucket returns the bucket that an entry refers to and completes the entry. A line refers to a report that the member
 // remembers.
-func (a *Aggregator) meant(lines []sentLine, e *quota.GrantEntry) *bucket {
+func (a *Aggregator) entryBucket(lines []sentLine, e *quota.GrantEntry) *bucket {
 	if n := int(e.Line); n > 0 && n <= len(lines) {
 		l := &lines[n-1]
 		e.Key, e.Epoch = quota.Key{LimitName: l.b.entry.name, Key: l.b.key}, l.epoch
@@ -67,19 +67,19 @@ func (a *Aggregator) meant(lines []sentLine, e *quota.GrantEntry) *bucket {
 	return b
 }
 
-// warmLines prefetches the buckets that entries refer to.
-func warmLines(lines []sentLine, entries []quota.GrantEntry) (sum int64) {
+// prefetchLines prefetches the buckets that entries refer to.
+func prefetchLines(lines []sentLine, entries []quota.GrantEntry) (sum int64) {
 	for i := range entries {
 		if n := int(entries[i].Line); n > 0 && n <= len(lines) {
-			sum += lines[n-1].b.warmUp()
+			sum += lines[n-1].b.prefetch()
 		}
 	}
 	return sum
 }
 
-// heard notes that the leader answers, and ends the full report if the grant answers it. Only a full report may
+// answered notes that the leader answers, and ends the full report if the grant answers it. Only a full report may
 // receive an empty answer.
-func (rt *route) heard(g *quota.Grant) {
+func (rt *route) answered(g *quota.Grant) {
 	rt.asked = 0
 	rt.absent.end()
 	if rt.full.times > 0 && (len(g.Entries) == 0 || g.Entries[0].Ack != 0 && slices.Contains(rt.full.ends[:], g.Entries[0].Ack)) {
@@ -134,7 +134,7 @@ func (a *Aggregator) apply(now, at quota.Time, off int64, b *bucket, rt *route, 
 	}
 	b.applied, b.term, b.lag = e.Seq, rt.term, rt.least
 	b.roll(now, b.limit())
-	if !b.reframe(now, off, rt.rtt, e) {
+	if !b.adoptWindow(now, off, rt.rtt, e) {
 		a.wheel.add(b, now)
 		return
 	}
@@ -142,7 +142,7 @@ func (a *Aggregator) apply(now, at quota.Time, off int64, b *bucket, rt *route, 
 	since := b.sinceLevel(at)
 	b.anchor(now, at, e)
 	b.repay()
-	b.noteShare(b.limit(), e, since)
+	b.averageShare(b.limit(), e, since)
 	b.noneFree = e.Free < max(b.wanted, quota.Token)
 	b.grantedNothing = e.Tokens == 0 && e.Rate == 0
 	b.hot().low.Store(int64(b.lowWater(rt, e)))
@@ -162,7 +162,7 @@ func (b *bucket) answer(now quota.Time, rt *route, e *quota.GrantEntry, took tim
 	}
 	b.pending, b.tries, b.acked, b.ackedOver, b.ackedBack = 0, 0, b.sent.spent(), b.sent.over, b.sent.back
 	b.cancelled.acknowledge()
-	b.heard()
+	b.acknowledgeReturned()
 	rt.rtt += (now.Sub(b.sentAt) - rt.rtt) / 8
 	rt.rtt = min(max(rt.rtt, 200*time.Microsecond), time.Second)
 	rt.shortest(now, now.Sub(b.sentAt))
@@ -192,17 +192,17 @@ func (b *bucket) regrant(now, at quota.Time, off int64, e *quota.GrantEntry) {
 		b.in, b.base = b.in-over, b.base-over
 	}
 	b.rate, b.cap, b.offset = e.Rate, e.Cap, off
-	b.crowdOut(at, e)
+	b.dropAccruedBeyondCap(at, e)
 	b.from = max(b.from, at)
 	b.lease = at.Add(e.Lease)
-	b.put(e.Tokens)
+	b.addHeld(e.Tokens)
 	b.accrue(now)
-	b.bare = false
+	b.noGrantYet = false
 }
 
-// crowdOut takes back tokens that accrued after the grant was made (at), as far as the tokens of the grant left no
+// dropAccruedBeyondCap takes back tokens that accrued after the grant was made (at), as far as the tokens of the grant left no
 // room for them under the cap: the leader counts those as held by this member from then on.
-func (b *bucket) crowdOut(at quota.Time, e *quota.GrantEntry) {
+func (b *bucket) dropAccruedBeyondCap(at quota.Time, e *quota.GrantEntry) {
 	if b.from <= at || e.Tokens == 0 {
 		return
 	}
@@ -219,7 +219,7 @@ func (b *bucket) anchor(now, at quota.Time, e *quota.GrantEntry) {
 	level := b.counted(e)
 	b.hasLevel, b.levelAt, b.level = true, at, level
 	b.est, b.estAt, b.others, b.presumed = level-e.Unseen, min(at, now), e.Others, e.Unseen
-	b.stale = at.Add(known * e.Again)
+	b.stale = at.Add(demandIntervals * e.Again)
 	b.credit, b.aside, b.fresh = e.Credit, e.Aside, false
 	if level >= b.deniedCost {
 		b.denied = 0
@@ -254,17 +254,17 @@ func (b *bucket) expected(again time.Duration) quota.Units {
 	return quota.RoundUnits((mean + 3*math.Sqrt(mean)) * float64(quota.Token))
 }
 
-// known is the number of reporting intervals for which the others' demand is valid.
-const known = 3
+// demandIntervals is the number of reporting intervals for which the others' demand is valid.
+const demandIntervals = 3
 
 // closeBucket ends an epoch. Use since the final report, and requests in flight, begin the next one.
 func (a *Aggregator) closeBucket(now, at quota.Time, off int64, b *bucket, rt *route, e *quota.GrantEntry) {
-	b.reframe(now, off, rt.rtt, e)
+	b.adoptWindow(now, off, rt.rtt, e)
 	c, sent := b.counts(), b.sent
 	b.anchor(now, at, e)
 	b.phase, b.term = closed, rt.term
-	b.closePlace()
-	b.apart, b.credit, b.aside = nil, 0, 0 // they belong to this epoch
+	b.closeSlot()
+	b.local, b.credit, b.aside = nil, 0, 0 // they belong to this epoch
 	if c == sent && b.inFlight == 0 && !b.cancelled.any() {
 		b.closedAt = now
 		a.unlist(b)

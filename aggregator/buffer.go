@@ -39,7 +39,7 @@ func (room *Buffer) reset(ranges int) {
 	}
 }
 
-func (room *Buffer) take() []quota.ReportEntry {
+func (room *Buffer) takeEntries() []quota.ReportEntry {
 	last := len(room.spare) - 1
 	if last < 0 {
 		return nil
@@ -49,9 +49,9 @@ func (room *Buffer) take() []quota.ReportEntry {
 	return e
 }
 
-// line adds a line for a key to the report of its range in progress, and begins one if necessary; rt.seq is the
+// addLine adds a line for a key to the report of its range in progress, and begins one if necessary; rt.seq is the
 // report's number.
-func (a *Aggregator) line(now quota.Time, b *bucket, room *Buffer) *quota.ReportEntry {
+func (a *Aggregator) addLine(now quota.Time, b *bucket, room *Buffer) *quota.ReportEntry {
 	l := &room.lines[b.rng]
 	bytes := quota.EntrySize(b.entry.name, b.key)
 	if len(l.entries) == a.cfg.MaxEntries || l.bytes+bytes > maxReport {
@@ -74,7 +74,7 @@ func (a *Aggregator) line(now quota.Time, b *bucket, room *Buffer) *quota.Report
 func (a *Aggregator) begin(now quota.Time, r quota.RangeID, room *Buffer) {
 	rt, l := &a.ranges[r], &room.lines[r]
 	rt.seq++
-	*l = lines{begun: true, entries: room.take(), sent: rt.sent.begin(now, rt.seq, &a.spare)}
+	*l = lines{begun: true, entries: room.takeEntries(), sent: rt.sent.begin(now, rt.seq, &a.spare)}
 }
 
 // finish ends the report of a range in progress. If first is not 0, it begins one if necessary, and marks the reports

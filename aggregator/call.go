@@ -34,10 +34,10 @@ type Call struct {
 	// Acquires means that the tokens will be released: without it, concurrency limits refuse.
 	Acquires bool
 
-	Need  Need
-	Key   quota.Key // the counter that has the need
-	First bool      // the needed grant is the key's first: without it the leader is asked
-	Ask   quota.Ask
+	Need       Need
+	Key        quota.Key // the counter that has the need
+	FirstGrant bool      // the needed grant is the key's first: without it the leader is asked
+	Ask        quota.Ask
 
 	waits   quota.Key // the counter whose want includes this call
 	answers []answer
@@ -97,7 +97,7 @@ func (c *Call) answered(k quota.Key, cost quota.Units) *answer {
 
 // Decide decides a call. If it leaves c.Need set, the call is not decided yet.
 func (a *Aggregator) Decide(clock Clock, c *Call) bool {
-	c.Need, c.First, c.refused, c.windows = Nothing, false, c.refused[:0], c.windows[:0]
+	c.Need, c.FirstGrant, c.refused, c.windows = Nothing, false, c.refused[:0], c.windows[:0]
 	for i := range c.answers {
 		c.answers[i].used = false
 	}
@@ -105,7 +105,7 @@ func (a *Aggregator) Decide(clock Clock, c *Call) bool {
 		if c.Out[i] = a.one(clock, c, &c.Requests[i]); !c.Out[i].Allowed {
 			c.Need = Nothing // no leader can change that
 			c.undo(0)
-			a.giveBack(clock, c, true)
+			a.cancelUnused(clock, c, true)
 			return false
 		}
 	}
@@ -117,7 +117,7 @@ func (a *Aggregator) Decide(clock Clock, c *Call) bool {
 		c.uncount()
 		return false
 	}
-	a.giveBack(clock, c, false)
+	a.cancelUnused(clock, c, false)
 	return true
 }
 
@@ -356,9 +356,9 @@ func (b *bucket) uncount(r refusal) {
 	}
 }
 
-// giveBack lets leaders take back admissions of a call that was refused, or that passed without using them: the
+// cancelUnused lets leaders take back admissions of a call that was refused, or that passed without using them: the
 // limits have changed since, or the floor has paid.
-func (a *Aggregator) giveBack(clock Clock, c *Call, refused bool) {
+func (a *Aggregator) cancelUnused(clock Clock, c *Call, refused bool) {
 	for i := range c.answers {
 		an := &c.answers[i]
 		a.tallyAnswer(an, refused)

@@ -14,7 +14,7 @@ func (a *Aggregator) Collect(now quota.Time) []quota.Report { return a.CollectIn
 // CollectInto is Collect with reused memory: the reports are valid until room is used again.
 func (a *Aggregator) CollectInto(now quota.Time, room *Buffer) []quota.Report {
 	room.reset(len(a.ranges))
-	a.notice(now)
+	a.noteSilentLeaders(now)
 	a.reportAll(now, room)
 	room.reports = a.reportRecovered(now, room.reports)
 	a.urgent.drain(func(b *bucket) { a.soon = append(a.soon, b) })
@@ -54,7 +54,7 @@ func (a *Aggregator) find(k quota.Key) (*bucket, bool) {
 func (a *Aggregator) reportAll(now quota.Time, room *Buffer) {
 	for r := range a.ranges {
 		rt := &a.ranges[r]
-		if lost := rt.full.times > 0 && now.Sub(rt.full.at) >= a.reportAgainAfter(rt); !rt.tell && !lost {
+		if lost := rt.full.times > 0 && now.Sub(rt.full.at) >= a.reportAgainAfter(rt); !rt.needsFull && !lost {
 			continue
 		}
 		first := rt.seq + 1
@@ -62,11 +62,11 @@ func (a *Aggregator) reportAll(now quota.Time, room *Buffer) {
 			b.lock()
 			b.roll(now, b.limit())
 			b.accrue(now)
-			b.say(now, rt, a.line(now, b, room))
+			b.report(now, rt, a.addLine(now, b, room))
 			b.unlock()
 		}
 		a.finish(now, quota.RangeID(r), room, first)
-		rt.tell = false
+		rt.needsFull = false
 		rt.full.again(now, rt.seq)
 	}
 }
@@ -82,8 +82,8 @@ func (a *Aggregator) collectSoon(now quota.Time, room *Buffer) {
 	waiting := a.soon[:0]
 	a.soonAt = now.Add(time.Hour)
 	for i, b := range a.soon {
-		if i%warm == 0 {
-			warmAll(a.soon[i:min(i+warm, len(a.soon))])
+		if i%prefetchBatch == 0 {
+			prefetchBuckets(a.soon[i:min(i+prefetchBatch, len(a.soon))])
 		}
 		if at := a.collectUrgent(now, b, room); at > now {
 			a.soonAt = min(a.soonAt, at)
@@ -98,7 +98,7 @@ func (a *Aggregator) collectSoon(now quota.Time, room *Buffer) {
 func (a *Aggregator) collectUrgent(now quota.Time, b *bucket, room *Buffer) quota.Time {
 	b.lock()
 	defer b.unlock()
-	if at := b.mayAskAgain(now, a.cfg.Sync); at > now {
+	if at := b.nextReportAt(now, a.cfg.Sync); at > now {
 		return at
 	}
 	b.asked.Store(false)
@@ -106,13 +106,13 @@ func (a *Aggregator) collectUrgent(now quota.Time, b *bucket, room *Buffer) quot
 	return now
 }
 
-// mayAskAgain returns the time at which an urgent key may report: shortly after its last report, later if the leader
+// nextReportAt returns the time at which an urgent key may report: shortly after its last report, later if the leader
 // had nothing free. A recall under soft is answered early in any case: the answer is urgent. Held by b.mu.
-func (b *bucket) mayAskAgain(now quota.Time, sync time.Duration) quota.Time {
+func (b *bucket) nextReportAt(now quota.Time, sync time.Duration) quota.Time {
 	switch {
 	case b.sentAt == 0:
 		return now
-	case b.news || b.bound || b.recalled && b.limit().Ceiling == quota.Soft:
+	case b.largeOverdraft || b.bound || b.recalled && b.limit().Ceiling == quota.Soft:
 		return b.sentAt.Add(spacing)
 	case b.noneFree:
 		return b.sentAt.Add(sync / 2)
@@ -148,9 +148,9 @@ func (a *Aggregator) collectLocked(now quota.Time, b *bucket, room *Buffer, urge
 		return
 	}
 	b.overdue = false
-	if b.prepare(now, a, rt) {
+	if b.shouldReport(now, a, rt) {
 		a.wheel.add(b, now.Add(a.resendAfter(b, rt)))
-		b.say(now, rt, a.line(now, b, room))
+		b.report(now, rt, a.addLine(now, b, room))
 		return
 	}
 	a.wheel.add(b, now.Add(a.cfg.Sync))
@@ -169,8 +169,8 @@ func (a *Aggregator) resendAfter(b *bucket, rt *route) time.Duration {
 	return max(min(first<<min(b.tries, 4), a.retryAfter()), min(4*rt.rtt, most))
 }
 
-// prepare decides whether a key reports now, what it keeps, and whether it closes. Held by b.mu.
-func (b *bucket) prepare(now quota.Time, a *Aggregator, rt *route) bool {
+// shouldReport decides whether a key reports now, what it keeps, and whether it closes. Held by b.mu.
+func (b *bucket) shouldReport(now quota.Time, a *Aggregator, rt *route) bool {
 	c := b.counts()
 	changed := c != b.sent
 	if (changed || b.want > 0 || b.wantsLevel || b.cancelled.any()) && !b.overfull() {
@@ -179,7 +179,7 @@ func (b *bucket) prepare(now quota.Time, a *Aggregator, rt *route) bool {
 		if b.phase == closing && b.limit().Endures() { // it waited for the log to save its counts, and is used again
 			b.phase = open
 		}
-		b.keep(b.kept(rt.rtt))
+		b.returnAbove(b.kept(rt.rtt))
 		b.recalled = false
 		return true
 	}
@@ -193,45 +193,45 @@ func (b *bucket) prepare(now quota.Time, a *Aggregator, rt *route) bool {
 		return true
 	}
 	if b.allocated == 0 && b.overfull() {
-		b.letGo()
+		b.beginClose()
 		return true
 	}
 	if b.inFlight > 0 { // report within a lease, or the leader counts it as released
 		if now.Sub(b.sentAt) < a.cfg.Lease/3 {
 			return false
 		}
-		b.keep(0)
+		b.returnAbove(0)
 		return true
 	}
-	if b.allocated == 0 && now.Sub(b.lastUse) >= b.patience(a.cfg.Sync) {
-		b.letGo()
+	if b.allocated == 0 && now.Sub(b.lastUse) >= b.closeAfter(a.cfg.Sync) {
+		b.beginClose()
 		return true
 	}
-	if (b.hot().held.Load() > 0 || b.rate > 0) && (b.noneFree || b.limit().Ceiling == quota.Soft && now.Sub(b.lastUse) >= lull*a.cfg.Sync) {
+	if (b.hot().held.Load() > 0 || b.rate > 0) && (b.noneFree || b.limit().Ceiling == quota.Soft && now.Sub(b.lastUse) >= idleIntervals*a.cfg.Sync) {
 		b.stop()
 		return true
 	}
 	return false
 }
 
-// letGo ends the epoch: the next report is final.
-func (b *bucket) letGo() {
-	b.phase, b.bare = closing, true
+// beginClose ends the epoch: the next report is final.
+func (b *bucket) beginClose() {
+	b.phase, b.noGrantYet = closing, true
 	b.expire()
 }
 
 // stop returns held tokens and the rate, because the key is not used.
 func (b *bucket) stop() {
 	b.rate = 0
-	b.keep(0)
+	b.returnAbove(0)
 }
 
-// patience returns how long an unused key stays open.
-func (b *bucket) patience(sync time.Duration) time.Duration {
+// closeAfter returns how long an unused key stays open.
+func (b *bucket) closeAfter(sync time.Duration) time.Duration {
 	if b.limit().Ceiling == quota.Hard && !b.noneFree {
 		return 25 * sync
 	}
-	return patience * sync
+	return openIntervals * sync
 }
 
 // fullCounters is the count at which a key begins a new epoch, with counters from 0: far from overflow, and rarely
@@ -274,8 +274,8 @@ func perSecond(rate quota.Units, d time.Duration) quota.Units {
 	return quota.Units(quota.MulDiv(int64(rate), int64(d), int64(time.Second)))
 }
 
-// say fills in the key's line of the range's report in progress. Held by b.mu.
-func (b *bucket) say(now quota.Time, rt *route, e *quota.ReportEntry) {
+// report fills in the key's line of the range's report in progress. Held by b.mu.
+func (b *bucket) report(now quota.Time, rt *route, e *quota.ReportEntry) {
 	b.fill(e, now, rt.term)
 	if b.pending != 0 {
 		b.tries++
@@ -305,7 +305,7 @@ func (b *bucket) fill(e *quota.ReportEntry, now quota.Time, term quota.Term) {
 		e.Learn = &quota.Learn{HasLevel: true, Level: min(max(b.level, -quota.Most), quota.Most), Age: now.Sub(b.levelAt), Rate: b.rate, Cap: b.cap, LeaseLeft: b.lease.Sub(now), WindowEnd: b.until}
 	}
 	b.sent, b.sentAt, b.askAgain, b.unpaid, b.sentBack = c, now, false, 0, b.returned
-	b.wanted, b.want, b.wantsLevel, b.news = b.want, 0, false, false
+	b.wanted, b.want, b.wantsLevel, b.largeOverdraft = b.want, 0, false, false
 	if low := &b.hot().low; low.Load() != 0 {
 		low.Store(0) // no more until the next grant sets it
 	}

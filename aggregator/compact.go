@@ -121,7 +121,7 @@ func (c *compactStore) put(hash uint64, k kind, key string, closedAt quota.Time,
 		return false
 	}
 	if s.used+1 > len(s.index)*5/8 {
-		s.relay(c, nil)
+		s.rebuild(c, nil)
 	}
 	s.room = f.append(beginning(s.room[:0], s.kinds.number(k), key, int64(closedAt-c.born)))
 	s.enter(hash, s.append(s.room))
@@ -277,13 +277,13 @@ func (c *compactStore) remove(s *compactShard, i int, r *record) {
 // tidy rebuilds the shard if gaps, or an index that is too large, take much memory.
 func (s *compactShard) tidy(c *compactStore) {
 	if s.gaps > chunkBytes && s.gaps > s.end/6 || len(s.index) > leastIndex && s.live < len(s.index)/8 {
-		s.relay(c, nil)
+		s.rebuild(c, nil)
 	}
 }
 
-// relay rebuilds the shard without gaps, and with an index that has room for more. edit, if not nil, returns a
+// rebuild rebuilds the shard without gaps, and with an index that has room for more. edit, if not nil, returns a
 // record's replacement, and adjusts the count of its kind; if it returns nil, the record is dropped.
-func (s *compactShard) relay(c *compactStore, edit func(r *record, rec []byte) []byte) {
+func (s *compactShard) rebuild(c *compactStore, edit func(r *record, rec []byte) []byte) {
 	old := s.compactLog
 	size := leastIndex
 	for size*5/16 < old.live {

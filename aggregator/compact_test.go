@@ -46,7 +46,7 @@ func newPair(t *testing.T, seed uint64, calm bool, cfg Config) *pair {
 		p.both[i].SetLeader(0, "l", 1)
 		p.both[i].SetLeader(1, "l", 1)
 	}
-	p.both[0].compactIn, p.both[1].warm = 0, true
+	p.both[0].compactIn, p.both[1].neverCompact = 0, true
 	p.limits(1)
 	return p
 }
@@ -274,7 +274,7 @@ func (p *pair) compare() {
 		s := &a.table.compact.shards[i]
 		for r, ok := s.next(0); ok; r, ok = s.next(r.at + r.size) {
 			b := &bucket{entry: s.kinds.list[r.kind].slot, key: string(r.key)}
-			b.line.Store(&hotEntry{})
+			b.entryPtr.Store(&hotEntry{})
 			s.restore(&a.table.compact, &r, b)
 			all[0][quota.Key{LimitName: b.entry.name, Key: b.key}] = b
 		}

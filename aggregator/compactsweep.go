@@ -27,7 +27,7 @@ func (a *Aggregator) sweepCompact(now quota.Time) {
 func (a *Aggregator) sweepShard(now quota.Time, s *compactShard) {
 	c := &a.table.compact
 	var gone goneKeys
-	defer func() { a.table.tell(gone) }()
+	defer func() { a.table.notifyRemoved(gone) }()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	r, ok := s.next(s.first)
@@ -52,8 +52,8 @@ func (a *Aggregator) sweepShard(now quota.Time, s *compactShard) {
 // goneKeys lists dropped keys for Config.Removed, if that is set.
 type goneKeys []quota.Key
 
-// tell calls Config.Removed for dropped keys, outside the lock of their shard.
-func (t *table) tell(gone goneKeys) {
+// notifyRemoved calls Config.Removed for dropped keys, outside the lock of their shard.
+func (t *table) notifyRemoved(gone goneKeys) {
 	for _, k := range gone {
 		t.removed(k)
 	}
@@ -133,7 +133,7 @@ type oldest struct {
 func (a *Aggregator) findOldest(shard, at int, drop bool) oldest {
 	s := &a.table.compact.shards[shard]
 	var gone goneKeys
-	defer func() { a.table.tell(gone) }()
+	defer func() { a.table.notifyRemoved(gone) }()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	r, ok := s.next(at)
@@ -160,13 +160,13 @@ func (a *Aggregator) relimitCompact(now quota.Time) {
 
 func (a *Aggregator) relimitShard(now quota.Time, s *compactShard) {
 	var gone goneKeys
-	defer func() { a.table.tell(gone) }()
+	defer func() { a.table.notifyRemoved(gone) }()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.live == 0 {
 		return
 	}
-	s.relay(&a.table.compact, func(r *record, rec []byte) []byte {
+	s.rebuild(&a.table.compact, func(r *record, rec []byte) []byte {
 		k := s.kinds.list[r.kind]
 		if k.slot.gone.Load() {
 			s.kinds.release(r.kind)

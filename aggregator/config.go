@@ -59,13 +59,13 @@ func (c Config) WithDefaults() Config {
 const (
 	// spacing is the least time between two urgent reports of a key.
 	spacing = 5 * time.Millisecond
-	// patience is the time after which an unused key closes, in sync intervals.
-	patience = 10
-	// lull is the time for which an unused key keeps its tokens while the cluster has more, in sync intervals. Soft
+	// openIntervals is the time after which an unused key closes, in sync intervals.
+	openIntervals = 10
+	// idleIntervals is the time for which an unused key keeps its tokens while the cluster has more, in sync intervals. Soft
 	// limits only.
-	lull = 3
-	// retry is the least time that a leader has to answer a full report, in sync intervals; see reportAgainAfter.
-	retry = 3
+	idleIntervals = 3
+	// fullRetryIntervals is the least time that a leader has to answer a full report, in sync intervals; see reportAgainAfter.
+	fullRetryIntervals = 3
 	// maxEntries bounds Config.MaxEntries.
 	maxEntries = 4096
 	// maxReport bounds one report in bytes, as quota.EntrySize counts them: servers and clients of gRPC read 4 MiB,

@@ -22,10 +22,10 @@ type attempt struct {
 	decided  bool // the leader's answer was the decision
 	is       quota.Answer
 
-	need  Need
-	first bool // it is the first grant
-	ask   quota.Ask
-	taken taken // its bucket is nil if nothing was taken
+	need       Need
+	firstGrant bool // it is the first grant
+	ask        quota.Ask
+	taken      taken // its bucket is nil if nothing was taken
 
 	window  takenIn // the window that a leader charged; its limit entry is nil without one
 	refused refusal // its cost is 0 without a refusal
@@ -53,7 +53,7 @@ func (a *Aggregator) counter(clock Clock, c *Call, q *quota.Request, s *limitEnt
 	}
 	if t.need != Nothing {
 		if c.Need == Nothing {
-			c.Need, c.Key, c.First, c.Ask = t.need, t.key, t.first, t.ask
+			c.Need, c.Key, c.FirstGrant, c.Ask = t.need, t.key, t.firstGrant, t.ask
 		}
 		d.Allowed = true // unless another counter refuses the call: then no leader is asked
 	}
@@ -188,11 +188,11 @@ func (a *Aggregator) decideOpen(now quota.Time, t *attempt, b *bucket, l *quota.
 	}
 	cost, left := t.cost, est.Plus(b.presumed)
 	if left >= cost && a.mayAsk(now, t, b, l) && (!b.noneFree || b.rate == 0) {
-		if t.first = a.awaitsFirst(t, b, l); !t.first {
+		if t.firstGrant = a.awaitsFirstGrant(t, b, l); !t.firstGrant {
 			return a.askOnce(t, b, l, wanted)
 		}
 	}
-	if left >= cost && (t.first || b.mayAwait(t, l, est)) {
+	if left >= cost && (t.firstGrant || b.mayAwait(t, l, est)) {
 		if est < cost { // add up the costs of all waiting callers, each once: they are used at once
 			if b.want = wanted; !t.waits {
 				b.want = min(wanted+cost, l.BurstUnits())
@@ -252,8 +252,8 @@ func (a *Aggregator) decideSoft(now quota.Time, t *attempt, b *bucket, l *quota.
 		b.refused = b.refused.Count(cost)
 		return a.notHeld(now, b, l, est, cost)
 	case est >= cost:
-		if !b.news && b.over-b.ackedOver+beyond > max(b.part(l, a.nodes()), news) {
-			b.news = true
+		if !b.largeOverdraft && b.over-b.ackedOver+beyond > max(b.part(l, a.nodes()), minUrgentOverdraft) {
+			b.largeOverdraft = true
 			a.urgent.push(b)
 			a.urgent.wake.Store(true) // it may be in the queue for a later moment
 		}
@@ -275,11 +275,11 @@ func (a *Aggregator) mayAsk(now quota.Time, t *attempt, b *bucket, l *quota.Limi
 	return !t.alone && !t.answered && l.MayAsk() && a.ranges[b.rng].absent.from() == 0 && (now >= b.denied || t.cost < b.deniedCost)
 }
 
-// awaitsFirst reports whether a check of a hard limit that this node may ask the leader about waits for the key's
+// awaitsFirstGrant reports whether a check of a hard limit that this node may ask the leader about waits for the key's
 // first grant instead. The grant arrives as soon as the answer would; but a leader that answers has to commit a promise
 // to itself first, while a part of every bucket may be granted without that. So it waits where that part is many requests.
-func (a *Aggregator) awaitsFirst(t *attempt, b *bucket, l *quota.Limit) bool {
-	return b.bare && !t.final && !t.answered && a.peers.Load() == 0 && !l.AsksLeader() && l.Kind == quota.TokenBucket &&
+func (a *Aggregator) awaitsFirstGrant(t *attempt, b *bucket, l *quota.Limit) bool {
+	return b.noGrantYet && !t.final && !t.answered && a.peers.Load() == 0 && !l.AsksLeader() && l.Kind == quota.TokenBucket &&
 		l.BurstUnits()/quota.Units(a.nodes()) >= manyRequests*max(t.cost, 2*quota.Token)
 }
 
@@ -297,14 +297,14 @@ func (b *bucket) mayAwait(t *attempt, l *quota.Limit, est quota.Units) bool {
 	case l.MayWait():
 		return est >= t.cost || !b.noneFree
 	}
-	return l.MayAsk() && (t.answered || t.waits || b.returns())
+	return l.MayAsk() && (t.answered || t.waits || b.hasUnackedRefunds())
 }
 
-// returns reports whether callers gave back tokens here that no leader is known to have booked.
-func (b *bucket) returns() bool { return b.refunded > b.ackedBack }
+// hasUnackedRefunds reports whether callers gave back tokens here that no leader is known to have booked.
+func (b *bucket) hasUnackedRefunds() bool { return b.refunded > b.ackedBack }
 
-// news is the least overdraft that is worth a report of its own.
-const news = quota.Token
+// minUrgentOverdraft is the least overdraft that is worth a report of its own.
+const minUrgentOverdraft = quota.Token
 
 // overdraw admits on the estimate a cost that exceeds the held tokens. It spends the held tokens first: they are a
 // part of the estimate, and spent later they would be admitted twice.
@@ -388,7 +388,7 @@ func (a *Aggregator) decidedByLeader(now quota.Time, t *attempt, b *bucket, l *q
 	}
 	if an.WindowStart != 0 {
 		if l.Kind == quota.PeriodicRefill { // the window begins with a use: only the leader knows when
-			b.reframe(now, b.offset, b.lag, &quota.GrantEntry{WindowStart: an.WindowStart, WindowEnd: an.WindowStart.Add(l.Rate.Per)})
+			b.adoptWindow(now, b.offset, b.lag, &quota.GrantEntry{WindowStart: an.WindowStart, WindowEnd: an.WindowStart.Add(l.Rate.Per)})
 		}
 		if an.Allowed && t.cost > 0 {
 			t.window = takenIn{b.entry, b.key, an.WindowStart}
@@ -405,7 +405,7 @@ func (a *Aggregator) decidedByLeader(now quota.Time, t *attempt, b *bucket, l *q
 		b.denied, b.deniedCost = now.Add(min(an.RetryAfter, a.cfg.Lease)), t.cost
 	}
 	b.publish()
-	if !an.Allowed && t.cost > 0 && !t.final && !l.AsksLeader() && (an.Why == quota.WhyNotHeld || b.returns()) {
+	if !an.Allowed && t.cost > 0 && !t.final && !l.AsksLeader() && (an.Why == quota.WhyNotHeld || b.hasUnackedRefunds()) {
 		return quota.Decision{}, false
 	}
 	d := decision(l, an.Why, an.Allowed, b.hot().lastEstimate(), t.cost)

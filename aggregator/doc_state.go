@@ -2,7 +2,7 @@
 // path reads, and the key's name. These are their fields, described in state.go, and bytes on a 64-bit
 // processor, by group (written by TestStateTable):
 //
-//	bucket           96  line asked rng next entry key own due deny mu
+//	bucket           96  entryPtr asked rng next entry key own due deny mu
 //	openState        64  phase dead recalled ref term epoch opened closedAt lastUse as openIdx
 //	countState       88  in over unpaid charged overCutOff refused refunded returned unconfirmed tallied
 //	allocationState   24  allocated unbacked voids
@@ -10,9 +10,9 @@
 //	windowState      48  since until win lag before slope
 //	leaseState       64  rate cap from base lease offset applied share
 //	durableState     24  saved place
-//	estimateState   104  est estAt estUsed estBack level levelAt others presumed stale looked credit aside hasLevel fresh guessing bound noneFree grantedNothing bare
-//	reportState     128  sent sentBack acked ackedOver ackedBack want wanted demand pending tries sentAt cancelled news wantsLevel overdue askAgain
+//	estimateState   104  est estAt estUsed estBack level levelAt others presumed stale looked credit aside hasLevel fresh guessing bound noneFree grantedNothing noGrantYet
+//	reportState     128  sent sentBack acked ackedOver ackedBack want wanted demand pending tries sentAt cancelled largeOverdraft wantsLevel overdue askAgain
 //	deniedState      16  denied deniedCost
-//	aloneState        8  apart
+//	aloneState        8  local
 //	hotEntry         64  hash held low offset kind key
 package aggregator

@@ -23,8 +23,8 @@ func (a *Aggregator) LeaderLost(now quota.Time, r quota.RangeID) {
 	a.ranges[r].absent.begin(now)
 }
 
-// notice notes which leaders do not answer.
-func (a *Aggregator) notice(now quota.Time) {
+// noteSilentLeaders notes which leaders do not answer.
+func (a *Aggregator) noteSilentLeaders(now quota.Time) {
 	for r := range a.ranges {
 		rt := &a.ranges[r]
 		if rt.asked != 0 && now.Sub(rt.asked) > a.retryAfter()+4*rt.rtt {
@@ -52,7 +52,7 @@ func (a *Aggregator) notHeld(now quota.Time, b *bucket, l *quota.Limit, est, cos
 func (a *Aggregator) inFailover(now quota.Time, b *bucket, l *quota.Limit, est, cost quota.Units) quota.Decision {
 	d := b.decided(now, l, quota.WhyFailover, false, est, cost)
 	if since := a.ranges[b.rng].absent.from(); since != 0 {
-		d.RetryAfter = a.comeback(now.Sub(since))
+		d.RetryAfter = a.leaderRetryAfter(now.Sub(since))
 	} else {
 		d.RetryAfter = min(max(d.RetryAfter, a.cfg.Sync), a.cfg.Lease)
 	}
@@ -62,9 +62,9 @@ func (a *Aggregator) inFailover(now quota.Time, b *bucket, l *quota.Limit, est, 
 	return d
 }
 
-// comeback returns the retry-after when no leader has answered for the time gone. An election takes about
+// leaderRetryAfter returns the retry-after when no leader has answered for the time gone. An election takes about
 // electionTime; one that has taken longer is expected to take as long again.
-func (a *Aggregator) comeback(gone time.Duration) time.Duration {
+func (a *Aggregator) leaderRetryAfter(gone time.Duration) time.Duration {
 	return min(max(electionTime-gone, gone, a.cfg.Sync), max(a.cfg.Lease, a.cfg.Sync))
 }
 

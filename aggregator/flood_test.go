@@ -15,7 +15,7 @@ func TestFloodOfKeys(t *testing.T) {
 	const most = 1600
 	for _, compacted := range []bool{false, true} {
 		r := newRig(t, Config{MaxKeys: most})
-		r.warm = !compacted
+		r.neverCompact = !compacted
 		other := quota.LimitName{Namespace: "m", Limit: "other"}
 		r.limits(limit(softName, 20, quota.Soft), limit(hardName, 20, quota.Hard), limit(other, 20, quota.Hard))
 		flooded, asked, passed := 0, 0, 0

@@ -125,8 +125,8 @@ func TestFirstGrant(t *testing.T) {
 	}
 	t.Run("it holds enough", func(t *testing.T) {
 		r, c := begin(Config{})
-		if c.Need != Grant || !c.First {
-			t.Fatalf("need %v, first %v, want the first grant", c.Need, c.First)
+		if c.Need != Grant || !c.FirstGrant {
+			t.Fatalf("need %v, first %v, want the first grant", c.Need, c.FirstGrant)
 		}
 		grant(r, 5*tokens)
 		if c.Woken(); !r.Decide(r.clock, c) || c.Out[0].Why != quota.WhyHeld {
@@ -136,7 +136,7 @@ func TestFirstGrant(t *testing.T) {
 	t.Run("it holds nothing", func(t *testing.T) {
 		r, c := begin(Config{})
 		grant(r, 0)
-		if c.Woken(); r.Decide(r.clock, c) || c.Need != Leader || c.First {
+		if c.Woken(); r.Decide(r.clock, c) || c.Need != Leader || c.FirstGrant {
 			t.Errorf("need %v, want the leader", c.Need)
 		}
 	})
@@ -159,7 +159,7 @@ func TestFirstGrant(t *testing.T) {
 		r.Decide(r.clock, c)
 		r.letGo(3 * time.Second)
 		c = callOf(hardName)
-		if r.Decide(r.clock, c); c.Need != Grant || !c.First {
+		if r.Decide(r.clock, c); c.Need != Grant || !c.FirstGrant {
 			t.Errorf("need %v, %+v, want the first grant", c.Need, c.Out[0])
 		}
 	})

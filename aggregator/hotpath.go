@@ -9,7 +9,7 @@ import (
 
 // bucket is the state of one key. Its hot entry (line) is the part that decides while tokens are held.
 type bucket struct {
-	line atomic.Pointer[hotEntry] // set under mu; see hot
+	entryPtr atomic.Pointer[hotEntry] // set under mu; see hot
 
 	asked atomic.Bool // in the stack of urgent buckets
 	rng   quota.RangeID
@@ -28,7 +28,7 @@ type bucket struct {
 
 // hot returns the hot entry of the bucket. With mu held it remains the current one; otherwise its tokens may have
 // moved to another.
-func (b *bucket) hot() *hotEntry { return b.line.Load() }
+func (b *bucket) hot() *hotEntry { return b.entryPtr.Load() }
 
 // lock locks mu and takes over refusals from the deny cache, which it clears.
 func (b *bucket) lock() {
@@ -58,13 +58,13 @@ func (b *bucket) publish() {
 // Without the lock it may be outdated for a moment.
 func (l *hotEntry) lastEstimate() quota.Units { return quota.Units(l.held.Load() + l.offset.Load()) }
 
-// warm is the number of keys whose memory is read ahead of processing.
-const warm = 16
+// prefetchBatch is the number of keys whose memory is read ahead of processing.
+const prefetchBatch = 16
 
-// warmUp reads the memory with which the work on a key begins, and discards it, so that the processor fetches that of
+// prefetch reads the memory with which the work on a key begins, and discards it, so that the processor fetches that of
 // several keys at a time. It reads only fields that need no lock: the beginning of the bucket, where mu is, and the
 // hot entry.
-func (b *bucket) warmUp() int64 { return b.deny.until.Load() + b.line.Load().offset.Load() }
+func (b *bucket) prefetch() int64 { return b.deny.until.Load() + b.entryPtr.Load().offset.Load() }
 
 // limit returns the limit that applies to the key.
 func (b *bucket) limit() *quota.Limit {

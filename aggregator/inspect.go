@@ -19,7 +19,7 @@ func (a *Aggregator) Quiet() bool {
 		return false
 	}
 	for r := range a.ranges {
-		if rt := &a.ranges[r]; len(rt.open) > 0 || len(rt.recovered.list) > 0 || rt.tell || rt.full.times > 0 {
+		if rt := &a.ranges[r]; len(rt.open) > 0 || len(rt.recovered.list) > 0 || rt.needsFull || rt.full.times > 0 {
 			return false
 		}
 	}

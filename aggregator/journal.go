@@ -29,15 +29,15 @@ type JournalSlot interface {
 	Free()
 }
 
-// openPlace takes a journal slot for a key with durable counts. Held by b.mu.
-func (a *Aggregator) openPlace(b *bucket, l *quota.Limit) {
-	b.closePlace()
+// openSlot takes a journal slot for a key with durable counts. Held by b.mu.
+func (a *Aggregator) openSlot(b *bucket, l *quota.Limit) {
+	b.closeSlot()
 	if a.cfg.Journal != nil && l.Endures() {
 		b.place = a.cfg.Journal.Slot(quota.Key{LimitName: b.entry.name, Key: b.key}, b.epoch)
 	}
 }
 
-func (b *bucket) closePlace() {
+func (b *bucket) closeSlot() {
 	if b.place != nil {
 		b.place.Free()
 		b.place = nil

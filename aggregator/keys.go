@@ -161,7 +161,7 @@ func (k *keys) Compact(now quota.Time, e idleBucket, store *compactStore) (done,
 	}
 	x := s.layout.Load()
 	if i, ok := x.find(h, e.b.key); ok {
-		s.lose(x, i)
+		s.markRemoved(x, i)
 	}
 	return true, false
 }
@@ -181,7 +181,7 @@ func (x *layout) get(hash uint64, key string) *bucket {
 func (s *keyShard) add(hash uint64, b *bucket) {
 	x := s.layout.Load()
 	if x == nil || s.used+1 > len(x.lines)*3/4 {
-		x = s.lay()
+		x = s.rebuild()
 	}
 	x.put(hash, b)
 	s.live, s.used = s.live+1, s.used+1
@@ -197,19 +197,19 @@ func (x *layout) put(hash uint64, b *bucket) {
 	}
 	l.kind.Store(kind)
 	copy(l.key[:], b.key)
-	if old := b.line.Load(); old != nil {
+	if old := b.entryPtr.Load(); old != nil {
 		l.low.Store(old.low.Load())
 		l.offset.Store(old.offset.Load())
 		l.held.Store(old.held.Swap(0))
 	}
-	b.line.Store(l)
+	b.entryPtr.Store(l)
 	b.publish()
 	x.buckets[i].Store(b)
 	l.hash.Store(hash) // from here on, readers find it
 }
 
-// lay rebuilds the shard, with room for as many keys again, and without the removed ones.
-func (s *keyShard) lay() *layout {
+// rebuild rebuilds the shard, with room for as many keys again, and without the removed ones.
+func (s *keyShard) rebuild() *layout {
 	size := leastLines
 	for size*3/8 < s.live {
 		size *= 2
@@ -243,12 +243,12 @@ func (k *keys) Delete(b *bucket) bool {
 	if !ok || x.buckets[i].Load() != b {
 		return false
 	}
-	s.lose(x, i)
+	s.markRemoved(x, i)
 	return true
 }
 
-// lose marks a hot entry as removed.
-func (s *keyShard) lose(x *layout, i int) {
+// markRemoved marks a hot entry as removed.
+func (s *keyShard) markRemoved(x *layout, i int) {
 	x.lines[i].hash.Store(lostKey)
 	x.buckets[i].Store(nil)
 	switch s.live--; {
@@ -256,7 +256,7 @@ func (s *keyShard) lose(x *layout, i int) {
 		s.layout.Store(nil)
 		s.used = 0
 	case s.live < len(x.lines)/8:
-		s.lay()
+		s.rebuild()
 	}
 }
 

@@ -26,7 +26,7 @@ func (a *Aggregator) Leave(now quota.Time, r quota.RangeID) []quota.Report {
 		a.leave(now, b, rt.term, room)
 	}
 	a.finish(now, r, room, first)
-	rt.leader, rt.tell, rt.full, rt.asked = "", false, fullReport{}, 0
+	rt.leader, rt.needsFull, rt.full, rt.asked = "", false, fullReport{}, 0
 	a.LeaderLost(now, r)
 	return room.reports
 }
@@ -41,7 +41,7 @@ func (a *Aggregator) leave(now quota.Time, b *bucket, term quota.Term, room *Buf
 	rate, lease, opened := b.rate, b.lease, b.opened
 	b.expire()
 	b.estimate(now, l, false)
-	e := a.line(now, b, room)
+	e := a.addLine(now, b, room)
 	b.fill(e, now, term)
 	e.Final, e.Learn, e.Want = true, nil, 0
 	others, stale, ceded := b.others, b.stale, b.presumed

@@ -8,16 +8,16 @@ import (
 
 // member is the part that one goroutine at a time drives: the leaders, the keys that are due, the idle keys.
 type member struct {
-	ranges    []route
-	offsets   map[quota.NodeID]*offset
-	wheel     wheel
-	soon      []*bucket // urgent, waiting for the spacing
-	soonAt    quota.Time
-	idle      []idleBucket  // closed and not compact, the longest closed first
-	looked    int           // position in idle at which the next sweep continues
-	scratch   *bucket       // for reading a compact key; see look
-	warm      bool          // compact nothing: for comparison in tests
-	compactIn time.Duration // compactAfter, except in tests
+	ranges       []route
+	offsets      map[quota.NodeID]*offset
+	wheel        wheel
+	soon         []*bucket // urgent, waiting for the spacing
+	soonAt       quota.Time
+	idle         []idleBucket  // closed and not compact, the longest closed first
+	looked       int           // position in idle at which the next sweep continues
+	scratch      *bucket       // for reading a compact key; see look
+	neverCompact bool          // compact nothing: for comparison in tests
+	compactIn    time.Duration // compactAfter, except in tests
 
 	spare spareLines
 
@@ -31,7 +31,7 @@ type route struct {
 	leader    quota.NodeID // "" when unknown
 	term      quota.Term
 	seq       quota.Seq // number of the last report
-	tell      bool      // a new leader needs a full report
+	needsFull bool      // a new leader needs a full report
 	full      fullReport
 	open      []*bucket
 	sent      sent
@@ -76,7 +76,7 @@ func (m *member) init(cfg Config) {
 	}
 	m.offsets = map[quota.NodeID]*offset{}
 	m.scratch, m.compactIn = &bucket{}, compactAfter
-	m.scratch.line.Store(&hotEntry{})
+	m.scratch.entryPtr.Store(&hotEntry{})
 }
 
 // SetLeader sets the leader of a range and its term. It ignores terms lower than the known one. The next Collect
@@ -87,7 +87,7 @@ func (a *Aggregator) SetLeader(r quota.RangeID, leader quota.NodeID, term quota.
 		return
 	}
 	rt.leader, rt.term = leader, term
-	rt.tell, rt.full = leader != "", fullReport{}
+	rt.needsFull, rt.full = leader != "", fullReport{}
 	rt.recovered.at, rt.recovered.tries, rt.since = 0, 0, 0
 }
 
@@ -152,7 +152,7 @@ func (a *Aggregator) forget(b *bucket) {
 	b.lock()
 	b.tally()
 	b.dead, b.phase = true, closed
-	b.closePlace()
+	b.closeSlot()
 	b.expire()
 	b.unlock()
 	a.unlist(b)
@@ -211,7 +211,7 @@ const phases = 8
 type wheel struct {
 	step  time.Duration // duration of a part
 	next  quota.Time    // end of the part of slots[pos]
-	slots [2 * patience * phases][]*bucket
+	slots [2 * openIntervals * phases][]*bucket
 	pos   int
 }
 
@@ -265,8 +265,8 @@ func (w *wheel) turn(now quota.Time, f func(*bucket)) {
 		w.pos = (w.pos + 1) % len(w.slots)
 		w.next = w.next.Add(w.step)
 		for i, b := range due {
-			if i%warm == 0 {
-				warmAll(due[i:min(i+warm, len(due))])
+			if i%prefetchBatch == 0 {
+				prefetchBuckets(due[i:min(i+prefetchBatch, len(due))])
 			}
 			if b.due == at {
 				b.due = 0
@@ -280,9 +280,9 @@ func (w *wheel) turn(now quota.Time, f func(*bucket)) {
 	}
 }
 
-func warmAll(buckets []*bucket) (sum int64) {
+func prefetchBuckets(buckets []*bucket) (sum int64) {
 	for _, b := range buckets {
-		sum += b.warmUp()
+		sum += b.prefetch()
 	}
 	return sum
 }

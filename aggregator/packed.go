@@ -48,7 +48,7 @@ const (
 	hadNoneFree
 	wasFresh
 	wasGuessing
-	wasNews
+	hadLargeOverdraft
 	wantedLevel
 	wasBound
 	wasRecalled
@@ -61,7 +61,7 @@ const (
 // of it. Held by b.mu.
 func (b *bucket) atRest() bool {
 	return b.phase == closed && !b.dead && b.due == 0 && !b.asked.Load() && b.openIdx == 0 &&
-		b.inFlight == 0 && b.allocated == 0 && b.rate == 0 && !b.cancelled.any() && b.place == nil && b.apart == nil && b.as != nil
+		b.inFlight == 0 && b.allocated == 0 && b.rate == 0 && !b.cancelled.any() && b.place == nil && b.local == nil && b.as != nil
 }
 
 // compact returns the packed state of a bucket that is at rest. Held by b.mu.
@@ -123,7 +123,7 @@ func (b *bucket) restore(f *packedState, closedAt quota.Time) {
 func (b *bucket) flags() int64 {
 	n := int64(0)
 	for i, on := range []bool{
-		b.hasLevel, b.noneFree, b.fresh, b.guessing, b.news, b.wantsLevel, b.bound, b.recalled, b.overdue, b.askAgain,
+		b.hasLevel, b.noneFree, b.fresh, b.guessing, b.largeOverdraft, b.wantsLevel, b.bound, b.recalled, b.overdue, b.askAgain,
 		b.since != 0 || b.until != 0 || b.win != 0,
 	} {
 		if on {
@@ -135,7 +135,7 @@ func (b *bucket) flags() int64 {
 
 func (b *bucket) unflag(n int64) {
 	b.hasLevel, b.noneFree, b.fresh, b.guessing = n&hadLevel != 0, n&hadNoneFree != 0, n&wasFresh != 0, n&wasGuessing != 0
-	b.news, b.wantsLevel, b.bound = n&wasNews != 0, n&wantedLevel != 0, n&wasBound != 0
+	b.largeOverdraft, b.wantsLevel, b.bound = n&hadLargeOverdraft != 0, n&wantedLevel != 0, n&wasBound != 0
 	b.recalled, b.overdue, b.askAgain = n&wasRecalled != 0, n&wasOverdue != 0, n&askedAgain != 0
 }
 
@@ -152,7 +152,7 @@ func (f *packedState) append(to []byte) []byte {
 	}
 	to = binary.AppendUvarint(to, set)
 	for ; set != 0; set &= set - 1 {
-		to = binary.AppendVarint(to, shortly(bits.TrailingZeros64(set), f[bits.TrailingZeros64(set)]))
+		to = binary.AppendVarint(to, encodeField(bits.TrailingZeros64(set), f[bits.TrailingZeros64(set)]))
 	}
 	return to
 }
@@ -163,12 +163,12 @@ func (f *packedState) parse(from []byte) {
 	for *f = (packedState{}); set != 0; set &= set - 1 {
 		v, m := binary.Varint(from[n:])
 		i := bits.TrailingZeros64(set)
-		f[i], n = longly(i, v), n+m
+		f[i], n = decodeField(i, v), n+m
 	}
 }
 
-// shortly encodes a field for a record. packedStale is mostly whole milliseconds: the lowest bit selects the unit.
-func shortly(i int, v int64) int64 {
+// encodeField encodes a field for a record. packedStale is mostly whole milliseconds: the lowest bit selects the unit.
+func encodeField(i int, v int64) int64 {
 	switch {
 	case i != packedStale:
 		return v
@@ -178,8 +178,8 @@ func shortly(i int, v int64) int64 {
 	return v << 1
 }
 
-// longly is the inverse of shortly.
-func longly(i int, v int64) int64 {
+// decodeField is the inverse of shortly.
+func decodeField(i int, v int64) int64 {
 	switch {
 	case i != packedStale:
 		return v

@@ -17,7 +17,7 @@ var notPacked = []string{
 	"ref", "in", "over", "unpaid", "charged", "overCutOff", "refused", "want", "refunded", "returned", "unconfirmed", "sentBack", "estUsed", "estBack",
 	"allocated", "unbacked", "inFlight", "before", "rate", "cap", "from", "base", "applied", "saved", "place",
 	"opened", "pending", "tries", "sent", "acked", "ackedOver", "ackedBack", "credit", "aside", "lastUse", "due", "openIdx",
-	"cancelled", "apart", "tallied", "denied", "deniedCost", "grantedNothing", "bare",
+	"cancelled", "local", "tallied", "denied", "deniedCost", "grantedNothing", "noGrantYet",
 }
 
 // TestPacked: every field of a closed bucket is packed, or has no effect until the key is opened. A new field belongs
@@ -26,7 +26,7 @@ func TestPacked(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	for range 200 {
 		b := &bucket{key: "k"}
-		b.line.Store(&hotEntry{})
+		b.entryPtr.Store(&hotEntry{})
 		at := start.Add(time.Duration(rng.Int64N(int64(time.Hour))))
 		for _, f := range reflect.VisibleFields(reflect.TypeFor[state]()) {
 			if name := f.Name; !f.Anonymous && !slices.Contains(notPacked, name) {
@@ -84,7 +84,7 @@ func fieldOf(s *state, name string) any {
 		return at
 	}
 	return map[string]*bool{
-		"hasLevel": &s.hasLevel, "noneFree": &s.noneFree, "fresh": &s.fresh, "guessing": &s.guessing, "news": &s.news, "wantsLevel": &s.wantsLevel,
+		"hasLevel": &s.hasLevel, "noneFree": &s.noneFree, "fresh": &s.fresh, "guessing": &s.guessing, "largeOverdraft": &s.largeOverdraft, "wantsLevel": &s.wantsLevel,
 		"bound": &s.bound, "recalled": &s.recalled, "overdue": &s.overdue, "askAgain": &s.askAgain,
 	}[name]
 }

@@ -114,7 +114,7 @@ func (a *Aggregator) forceBucket(now quota.Time, b *bucket, t *attempt) (was quo
 // elsewhere after the next report. It never raises a level above the burst. For concurrency limits it does nothing:
 // their tokens are released.
 func (a *Aggregator) Refund(clock Clock, n quota.LimitName, key string, cost int64) quota.Decision {
-	return a.giveBackOf(clock, n, key, cost, nil)
+	return a.refundAll(clock, n, key, cost, nil)
 }
 
 // Taken lists the windows in which a call was charged. RefundTaken gives tokens back only in these. The zero value
@@ -145,10 +145,10 @@ func (c *Call) Taken(since quota.Time) *Taken {
 // RefundTaken is Refund of tokens that were taken a while ago: each counter gets them back unless it was charged in a
 // window that has ended.
 func (a *Aggregator) RefundTaken(clock Clock, n quota.LimitName, key string, cost int64, t *Taken) quota.Decision {
-	return a.giveBackOf(clock, n, key, cost, t)
+	return a.refundAll(clock, n, key, cost, t)
 }
 
-func (a *Aggregator) giveBackOf(clock Clock, n quota.LimitName, key string, cost int64, taken *Taken) quota.Decision {
+func (a *Aggregator) refundAll(clock Clock, n quota.LimitName, key string, cost int64, taken *Taken) quota.Decision {
 	s, key := a.table.resolve(n, key)
 	if s == nil {
 		return quota.Decision{Why: quota.WhyNoLimit}
@@ -187,7 +187,7 @@ func (a *Aggregator) refund(clock Clock, k quota.Key, cost quota.Units, taken *T
 		a.openBucket(now, b, l)
 	}
 	b.roll(now, l)
-	if taken != nil && !b.goesOnSince(l, taken) {
+	if taken != nil && !b.windowContinues(l, taken) {
 		return
 	}
 	b.refunded = b.refunded.Count(cost)
@@ -196,10 +196,10 @@ func (a *Aggregator) refund(clock Clock, k quota.Key, cost quota.Units, taken *T
 	a.urgent.push(b)
 }
 
-// goesOnSince reports whether the window in which a request was charged continues. If that is uncertain, it does not
+// windowContinues reports whether the window in which a request was charged continues. If that is uncertain, it does not
 // under hard. A periodic window begins with the first use that the leader receives: there, soft compares the time of
 // the request, with a tolerance for how late the leader may have received it.
-func (b *bucket) goesOnSince(l *quota.Limit, taken *Taken) bool {
+func (b *bucket) windowContinues(l *quota.Limit, taken *Taken) bool {
 	if !l.Kind.Windowed() {
 		return true
 	}
@@ -212,13 +212,13 @@ func (b *bucket) goesOnSince(l *quota.Limit, taken *Taken) bool {
 	case l.Ceiling == quota.Hard:
 		return false
 	case l.Kind == quota.PeriodicRefill:
-		return taken.At >= b.since.Add(-heardWithin)
+		return taken.At >= b.since.Add(-firstUseDelay)
 	}
 	return taken.At >= b.since
 }
 
-// heardWithin is the time that the leader mostly needs at most to receive the first use of a window.
-const heardWithin = time.Second
+// firstUseDelay is the time that the leader mostly needs at most to receive the first use of a window.
+const firstUseDelay = time.Second
 
 // Release ends requests in flight that acquired tokens of a concurrency limit.
 func (a *Aggregator) Release(clock Clock, n quota.LimitName, key string, count int64) {
@@ -243,7 +243,7 @@ func (a *Aggregator) Release(clock Clock, n quota.LimitName, key string, count i
 	paid := min(u, b.beyond)
 	b.beyond -= paid
 	if b.phase == open && now < b.lease {
-		b.put(u - paid)
+		b.addHeld(u - paid)
 	}
 	a.urgent.push(b)
 }

@@ -30,7 +30,7 @@ func TestShare(t *testing.T) {
 		for _, w := range c.told {
 			for range w.n {
 				at = at.Add(100 * time.Millisecond)
-				b.noteShare(l, &quota.GrantEntry{Rate: quota.Units(w.part * 30 * float64(quota.Token))}, b.sinceLevel(at))
+				b.averageShare(l, &quota.GrantEntry{Rate: quota.Units(w.part * 30 * float64(quota.Token))}, b.sinceLevel(at))
 				b.hasLevel, b.levelAt = true, at
 			}
 		}

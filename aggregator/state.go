@@ -92,7 +92,7 @@ type leaseState struct {
 	lease     quota.Time
 	offset    int64 // member's clock less leader's clock, for from
 	applied   quota.Seq
-	share     int64 // part of the limit's rate as of the last grants, in millionths (noteShare)
+	share     int64 // part of the limit's rate as of the last grants, in millionths (averageShare)
 }
 
 // durableState links the counts of durable limits to the log and the journal.
@@ -122,7 +122,7 @@ type estimateState struct {
 	bound          bool // credit is used up, while the cluster may have more
 	noneFree       bool // at the last grant, the leader had less free than this member wanted
 	grantedNothing bool // the last grant had neither tokens nor rate: the leader may decide the key itself
-	bare           bool // no grant has arrived since the key was opened or let go
+	noGrantYet     bool // no grant has arrived since the key was opened or let go
 }
 
 // reportState holds the last report and its answer, and the reasons why the next one is urgent.
@@ -140,10 +140,10 @@ type reportState struct {
 	sentAt    quota.Time
 	cancelled *cancelled
 
-	news       bool // large overdraft since the last report
-	wantsLevel bool // a caller waits for the level
-	overdue    bool // a recall arrived while an answer was overdue: report again at once
-	askAgain   bool // more was wanted while a report was on its way
+	largeOverdraft bool // large overdraft since the last report
+	wantsLevel     bool // a caller waits for the level
+	overdue        bool // a recall arrived while an answer was overdue: report again at once
+	askAgain       bool // more was wanted while a report was on its way
 }
 
 // deniedState remembers a refusal by the leader, which this node repeats without asking.
@@ -154,7 +154,7 @@ type deniedState struct {
 
 // aloneState holds the state of the limit's when_cut_off policy.
 type aloneState struct {
-	apart *apart // set while cut off
+	local *localBucket // set while cut off
 }
 
 // counts holds the cumulative counters at one moment.
@@ -201,34 +201,34 @@ func (b *bucket) earn(until quota.Time) bool {
 	}
 	got, from := earned(b.rate, b.from, end)
 	b.from = from
-	b.put(min(got, max(0, b.cap-b.base)))
-	b.crowd()
+	b.addHeld(min(got, max(0, b.cap-b.base)))
+	b.dropOverflowed()
 	return true
 }
 
-// crowd withdraws unconfirmed returned tokens for which the yield since leaves no room under the cap. The leader sets
+// dropOverflowed withdraws unconfirmed returned tokens for which the yield since leaves no room under the cap. The leader sets
 // aside no more than the cap, so tokens beyond it may have overflowed.
-func (b *bucket) crowd() {
+func (b *bucket) dropOverflowed() {
 	if over := b.unconfirmed - max(0, b.cap-b.base); over > 0 && b.unconfirmed > 0 {
 		over = min(over, b.unconfirmed)
 		b.returned, b.unconfirmed = b.returned-over, b.unconfirmed-over
 	}
 }
 
-// giveBack counts tokens as returned: they are no longer held, and were not used.
-func (b *bucket) giveBack(u quota.Units) {
+// countReturned counts tokens as returned: they are no longer held, and were not used.
+func (b *bucket) countReturned(u quota.Units) {
 	b.in -= u
 	b.returned, b.unconfirmed = b.returned.Count(u), b.unconfirmed.Count(u)
 }
 
-// heard notes that a leader has booked the returned tokens of the last report.
-func (b *bucket) heard() {
+// acknowledgeReturned notes that a leader has booked the returned tokens of the last report.
+func (b *bucket) acknowledgeReturned() {
 	b.returned = max(b.returned, b.sentBack)
 	b.unconfirmed = b.returned - b.sentBack
 }
 
-// put adds to held; never a negative amount, nor more than the counters can count.
-func (b *bucket) put(u quota.Units) {
+// addHeld adds to held; never a negative amount, nor more than the counters can count.
+func (b *bucket) addHeld(u quota.Units) {
 	if u = min(u, quota.Most-b.in); u > 0 {
 		b.in, b.base = b.in+u, b.base+u
 		if b.place != nil && !b.windowed() {
@@ -261,20 +261,20 @@ func (b *bucket) repay() {
 
 // void ends all held and allocated tokens of a window that has ended.
 func (b *bucket) void() {
-	b.keep(0)
+	b.returnAbove(0)
 	b.voidAllocations()
 	b.unpaid = 0
 }
 
-// keep returns held tokens above u to the leader, with the next report.
-func (b *bucket) keep(u quota.Units) {
+// returnAbove returns held tokens above u to the leader, with the next report.
+func (b *bucket) returnAbove(u quota.Units) {
 	for {
 		h := b.hot().held.Load()
 		if h <= int64(u) {
 			return
 		}
 		if b.hot().held.CompareAndSwap(h, int64(u)) {
-			b.giveBack(quota.Units(h) - u)
+			b.countReturned(quota.Units(h) - u)
 			b.base = u + b.allocated
 			b.note()
 			return
@@ -285,7 +285,7 @@ func (b *bucket) keep(u quota.Units) {
 // expire ends the lease: the rate ends and held tokens are void.
 func (b *bucket) expire() {
 	b.rate = 0
-	b.keep(0)
+	b.returnAbove(0)
 	b.hot().low.Store(0)
 }
 

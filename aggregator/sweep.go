@@ -19,7 +19,7 @@ type idleBucket struct {
 func (a *Aggregator) Sweep(now quota.Time) {
 	a.table.inline.sweep()
 	a.relist()
-	if !a.warm {
+	if !a.neverCompact {
 		a.compactIdle(now)
 	}
 	a.sweepCompact(now)

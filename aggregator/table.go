@@ -180,7 +180,7 @@ func (t *table) bucket(s *limitEntry, key string) *bucket {
 		t.leave(s, key)
 		return b
 	}
-	b.relock(t.overrides)
+	b.recheckOverride(t.overrides)
 	if t.created != nil {
 		t.created(quota.Key{LimitName: s.name, Key: b.key})
 	}
@@ -205,13 +205,13 @@ func (t *table) known(s *limitEntry, key string) *bucket {
 	}
 	b := s.keys.Restore(t.fresh(s, key), &t.compact)
 	if b != nil {
-		b.relock(t.overrides)
+		b.recheckOverride(t.overrides)
 	}
 	return b
 }
 
-// relock applies an override that was set after fresh read the overrides, and before the table had the bucket.
-func (b *bucket) relock(all quota.Overrides) {
+// recheckOverride applies an override that was set after fresh read the overrides, and before the table had the bucket.
+func (b *bucket) recheckOverride(all quota.Overrides) {
 	b.lock()
 	b.relimit(all)
 	b.mu.Unlock()

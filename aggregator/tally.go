@@ -95,14 +95,14 @@ func (t *tallies) leave(s *limitEntry) {
 // leader. Call it from the goroutine that calls Collect.
 func (a *Aggregator) Tally(f func(limit quota.LimitName, admitted, refused quota.Units)) {
 	for _, s := range a.slots() {
-		s.tell(f)
+		s.passTally(f)
 	}
 	a.table.inline.slots.Range(func(_ quota.LimitName, s *limitEntry) bool {
-		s.tell(f)
+		s.passTally(f)
 		return true
 	})
 	for _, s := range a.tallies.left {
-		s.tell(f)
+		s.passTally(f)
 	}
 	clear(a.tallies.left)
 	a.tallies.left = a.tallies.left[:0]
@@ -138,7 +138,7 @@ func (a *Aggregator) Unfit(limit quota.LimitName, refused quota.Units) {
 	}
 }
 
-func (s *limitEntry) tell(f func(limit quota.LimitName, admitted, refused quota.Units)) {
+func (s *limitEntry) passTally(f func(limit quota.LimitName, admitted, refused quota.Units)) {
 	admitted, refused := s.sum.take()
 	base, tier := s.name.Base()
 	if tier == 0 {

@@ -19,7 +19,7 @@ func TestWheel(t *testing.T) {
 		now, want := start, map[*bucket]quota.Time{}
 		for range 2000 {
 			if rng.IntN(3) == 0 {
-				b, due := inRange(quota.RangeID(rng.IntN(16))), now.Add(time.Duration(rng.Int64N(int64(patience*sync))))
+				b, due := inRange(quota.RangeID(rng.IntN(16))), now.Add(time.Duration(rng.Int64N(int64(openIntervals*sync))))
 				w.add(b, due)
 				want[b] = due
 			}
@@ -45,7 +45,7 @@ func TestWheel(t *testing.T) {
 
 func inRange(r quota.RangeID) *bucket {
 	b := &bucket{rng: r}
-	b.line.Store(&hotEntry{})
+	b.entryPtr.Store(&hotEntry{})
 	return b
 }
 

@@ -27,7 +27,7 @@ func (b *bucket) roll(now quota.Time, l *quota.Limit) {
 	if b.as != l {
 		b.adopt(now, l)
 	}
-	b.turn(now, l)
+	b.endWindow(now, l)
 }
 
 // adopt continues under a changed limit: use so far stays counted, as at the leader.
@@ -37,27 +37,27 @@ func (b *bucket) adopt(now quota.Time, l *quota.Limit) {
 	if old == nil || old.First() == l.First() {
 		return
 	}
-	b.turn(now, old)
+	b.endWindow(now, old)
 	was, is := old.First(), l.First()
 	est := b.estimate(now, old, false)
 	m := b.meter(now, old, est)
 	m.Retier(now, &was, &is)
 	b.est, b.estAt = m.Level(), now
 	b.level += m.Level() - est
-	b.keep(l.BurstUnits())
+	b.returnAbove(l.BurstUnits())
 	if was.Kind != is.Kind || was.Rate.Per != is.Rate.Per && is.Kind.Windowed() || was.Calendar != is.Calendar {
 		b.void()
 		b.firstWindow(now, l)
 	}
 }
 
-// turn ends the window if it is over. Tokens held for it are void, and its use does not count in the next one. For a
+// endWindow ends the window if it is over. Tokens held for it are void, and its use does not count in the next one. For a
 // sliding window both continue, and its use returns over the next period.
-func (b *bucket) turn(now quota.Time, l *quota.Limit) {
+func (b *bucket) endWindow(now quota.Time, l *quota.Limit) {
 	if b.until == 0 || now < b.until {
 		// The clocks of other nodes may be in the next window already.
 		if b.until != 0 && now >= b.until.Add(-b.lag) && l.Ceiling == quota.Hard && l.Kind != quota.SlidingWindow {
-			b.keep(0)
+			b.returnAbove(0)
 		}
 		return
 	}
@@ -76,15 +76,15 @@ func (b *bucket) turn(now quota.Time, l *quota.Limit) {
 	if b.win == ended {
 		return // reframe had ended it early: the use so far belongs to it
 	}
-	b.forgetBack(b.refunded)
+	b.dropRefunds(b.refunded)
 	b.est, b.estAt, b.estUsed = l.BurstUnits(), now, spent
 	b.level = l.BurstUnits() // a new leader must not learn the level of the previous window
 	b.before, b.presumed, b.denied = spent, 0, 0
 	b.note()
 }
 
-// forgetBack subtracts refunds of a window that has ended: they raise the level of no other.
-func (b *bucket) forgetBack(u quota.Units) {
+// dropRefunds subtracts refunds of a window that has ended: they raise the level of no other.
+func (b *bucket) dropRefunds(u quota.Units) {
 	b.refunded -= u
 	b.estBack, b.ackedBack, b.sent.back = max(0, b.estBack-u), max(0, b.ackedBack-u), max(0, b.sent.back-u)
 }
@@ -99,7 +99,7 @@ func (b *bucket) slide(now quota.Time, l *quota.Limit) {
 		b.estimate(b.until, l, false)
 		b.slope = perSecond(quota.Units(quota.MulDiv(int64(full-min(full, b.est)), int64(time.Second), int64(per))), time.Second)
 		b.win, b.since, b.until = b.win.Add(per), b.until, b.until.Add(per)
-		b.forgetBack(b.refunded)
+		b.dropRefunds(b.refunded)
 	}
 	if now >= b.until {
 		b.est, b.estAt = full, now
@@ -132,8 +132,8 @@ func (b *bucket) window() quota.Time {
 	return b.win
 }
 
-// reframe adopts the window of a grant. It returns false for a grant of a window that has ended here.
-func (b *bucket) reframe(now quota.Time, off int64, rtt time.Duration, e *quota.GrantEntry) bool {
+// adoptWindow adopts the window of a grant. It returns false for a grant of a window that has ended here.
+func (b *bucket) adoptWindow(now quota.Time, off int64, rtt time.Duration, e *quota.GrantEntry) bool {
 	b.slope = e.Slope
 	if e.WindowEnd == 0 {
 		b.win, b.since, b.until = 0, 0, 0
@@ -146,7 +146,7 @@ func (b *bucket) reframe(now quota.Time, off int64, rtt time.Duration, e *quota.
 	}
 	if l.Kind == quota.SlidingWindow {
 		if e.WindowStart > b.win {
-			b.forgetBack(b.refunded)
+			b.dropRefunds(b.refunded)
 		}
 		b.win, b.since, b.until = e.WindowStart, since, until
 		return true
@@ -160,12 +160,12 @@ func (b *bucket) reframe(now quota.Time, off int64, rtt time.Duration, e *quota.
 	case b.hasLevel && !same:
 		spent := b.counts().spent()
 		b.void()
-		b.forgetBack(b.refunded)
+		b.dropRefunds(b.refunded)
 		b.before, b.estUsed = spent, spent
 	case !same:
-		b.forgetBack(b.refunded)
+		b.dropRefunds(b.refunded)
 	case b.hasLevel && e.WindowStart > b.win: // no use in it yet: drop the refunds that the leader has booked
-		b.forgetBack(b.ackedBack)
+		b.dropRefunds(b.ackedBack)
 	}
 	b.win, b.since, b.until = e.WindowStart, since, until
 	b.note()

@@ -22,52 +22,52 @@ type allocation struct {
 
 // openState identifies the member's process and records whether it is alive.
 type openState struct {
-	node     quota.NodeID
-	inc      quota.Incarnation
-	epoch    quota.Seq
-	closed   bool
-	pardon   bool // the key was reset since the last report: the next one reports use before the reset
-	restored bool // not settled in this term
-	carried  bool // restored, with tokens out in a later window than the log's: see bucket.roll
-	learns   bool // grants of an earlier leader are settled, not inherited
-	final    bool // committed: the process is dead, all its counts are booked, nothing is out
-	dead     bool // the process has ended: out was used or is lost
+	node             quota.NodeID
+	inc              quota.Incarnation
+	epoch            quota.Seq
+	closed           bool
+	resetSinceReport bool // the key was reset since the last report: the next one reports use before the reset
+	restored         bool // not settled in this term
+	carriedOver      bool // restored, with tokens out in a later window than the log's: see bucket.roll
+	settlesEarlier   bool // grants of an earlier leader are settled, not inherited
+	final            bool // committed: the process is dead, all its counts are booked, nothing is out
+	dead             bool // the process has ended: out was used or is lost
 }
 
 // heldState bounds the member's tokens: those it may hold, and a rate up to a cap until the lease
 // ends.
 type heldState struct {
-	out     quota.Units
-	ret     quota.Units // part of out that may be held or may return; the rest was used or has overflowed
-	held    quota.Units // as last reported
-	capped  quota.Units // largest cap that the member may still use
-	flown   quota.Units // sum of flight
-	rate    quota.Units // granted refill, Units per second
-	charged quota.Units // largest refill that the member may still use, Units per second
-	from    quota.Time  // out includes the yield of charged up to this time
-	lease   quota.Time  // end of the rate and of held tokens
-	cap     quota.Units // accrual stops at this many held tokens
-	grants  quota.Seq   // number of the last grant
-	granted quota.Time  // time of the oldest unacknowledged grant; 0 if none
-	flight  []flight    // unacknowledged grants of tokens
+	out           quota.Units
+	returnable    quota.Units    // part of out that may be held or may return; the rest was used or has overflowed
+	held          quota.Units    // as last reported
+	capped        quota.Units    // largest cap that the member may still use
+	unackedTokens quota.Units    // sum of flight
+	rate          quota.Units    // granted refill, Units per second
+	charged       quota.Units    // largest refill that the member may still use, Units per second
+	from          quota.Time     // out includes the yield of charged up to this time
+	lease         quota.Time     // end of the rate and of held tokens
+	cap           quota.Units    // accrual stops at this many held tokens
+	grants        quota.Seq      // number of the last grant
+	granted       quota.Time     // time of the oldest unacknowledged grant; 0 if none
+	unacked       []unackedGrant // unacknowledged grants of tokens
 }
 
 // demandState estimates the member's demand.
 type demandState struct {
-	reported quota.Time
-	again    time.Duration
-	demand   float64     // attempted Units per second, as of the last report
-	live     float64     // current demand: it decays while the member is silent
-	using    float64     // like demand, of admitted less refunded Units
-	deficit  float64     // Units: its share of recent use less its own use
-	spoken   quota.Units // part of the last grant that callers wait for; others see it as spent
-	unmet    quota.Units // Units that its callers wanted and did not get
-	unmetAt  quota.Time
-	recalled quota.Time // time of the last recall
-	counts   series
-	tried    float32 // attempted Units per second, averaged for display
-	admit    float32 // admitted Units per second, likewise
-	asked    uint16  // tokens of its decide requests since its last report, part of demand; at most 65535
+	reported     quota.Time
+	reportWithin time.Duration
+	demand       float64     // attempted Units per second, as of the last report
+	live         float64     // current demand: it decays while the member is silent
+	using        float64     // like demand, of admitted less refunded Units
+	deficit      float64     // Units: its share of recent use less its own use
+	awaited      quota.Units // part of the last grant that callers wait for; others see it as spent
+	unmet        quota.Units // Units that its callers wanted and did not get
+	unmetAt      quota.Time
+	recalled     quota.Time // time of the last recall
+	counts       series
+	tried        float32 // attempted Units per second, averaged for display
+	admit        float32 // admitted Units per second, likewise
+	asked        uint16  // tokens of its decide requests since its last report, part of demand; at most 65535
 }
 
 // countState holds the member's counters as last reported in this epoch.
@@ -75,10 +75,10 @@ type countState struct {
 	used, over, refused, refunded, returned quota.Units
 	owed, alone                             quota.Units // parts of over: charged after the fact; admitted while cut off
 
-	inFlight   quota.Units // Concurrency only; not part of out
-	overflowed quota.Units // bucket.overflowed as of the last report
-	took       quota.Units // used in the last report
-	gave       quota.Units // returned with the last report
+	inFlight     quota.Units // Concurrency only; not part of out
+	overflowed   quota.Units // bucket.overflowed as of the last report
+	lastUsed     quota.Units // used in the last report
+	lastReturned quota.Units // returned with the last report
 }
 
 // durableState holds the member's committed counts, for buckets whose counts endure.
@@ -88,21 +88,21 @@ type durableState struct {
 	logged *logged     // nil while it would be zero
 }
 
-type flight struct {
+type unackedGrant struct {
 	seq    quota.Seq
 	tokens quota.Units
 }
 
-// maxFlight bounds unacknowledged grants of tokens. At the bound, a member gets no tokens until it
+// maxUnacked bounds unacknowledged grants of tokens. At the bound, a member gets no tokens until it
 // acknowledges.
-const maxFlight = 8
+const maxUnacked = 8
 
 // delta is what one report adds to the bucket.
 type delta struct {
 	used, over, refused quota.Units
 	refunded            quota.Units
 	owed, alone         quota.Units // parts of over: charged after the fact; admitted while cut off
-	away                quota.Time  // earliest time at which alone was admitted
+	cutOffSince         quota.Time  // earliest time at which alone was admitted
 	late                quota.Units // part of used and over that belongs to a window that has ended
 	back                quota.Units // returned to the pool; negative if less is left than was out
 }
@@ -111,9 +111,9 @@ func (d delta) attempted() quota.Units { return (d.used + d.over).Plus(d.refused
 
 // void removes all tokens and rates of the member: the window has ended, or the key is closed.
 func (al *allocation) void() {
-	al.out, al.ret, al.held, al.rate, al.charged = 0, 0, 0, 0, 0
-	al.cap, al.capped, al.spoken, al.flight, al.flown = 0, 0, 0, al.flight[:0], 0
-	al.carried = false
+	al.out, al.returnable, al.held, al.rate, al.charged = 0, 0, 0, 0, 0
+	al.cap, al.capped, al.awaited, al.unacked, al.unackedTokens = 0, 0, 0, al.unacked[:0], 0
+	al.carriedOver = false
 }
 
 // begin starts an epoch. The counters start such that the first settle charges the part that no
@@ -161,7 +161,7 @@ func (al *allocation) accrue(now quota.Time) quota.Units {
 	if now >= al.lease.Add(leaseSlack) {
 		al.rate, al.charged, al.demand = 0, 0, 0
 	}
-	al.out, al.ret = al.out.Plus(got), al.ret.Plus(got)
+	al.out, al.returnable = al.out.Plus(got), al.returnable.Plus(got)
 	return got
 }
 
@@ -173,7 +173,7 @@ const leaseSlack = 50 * time.Millisecond
 // granted tokens on their way come on top.
 func (al *allocation) standing() quota.Units { return max(0, min(al.out, al.most())) }
 
-func (al *allocation) most() quota.Units { return max(al.capped, al.held).Plus(al.flown) }
+func (al *allocation) most() quota.Units { return max(al.capped, al.held).Plus(al.unackedTokens) }
 
 // settle compares a report with the allocation, updates the allocation and returns the difference.
 // past means that the whole report belongs to a window that has ended: its held tokens are void.
@@ -202,66 +202,66 @@ func (al *allocation) settle(now, started quota.Time, e *quota.ReportEntry, limi
 	case e.Window != 0:
 		d.late = min(max(0, before-spent), d.used+d.over)
 	}
-	standing := min(held.Plus(al.coming(now, started, e)), burst) // no grant exceeds the burst
+	standing := min(held.Plus(al.mayReceive(now, started, e)), burst) // no grant exceeds the burst
 	out := standing
 	if limit.Ceiling == quota.Hard { // it holds at most its cap, however old the report is; the rest it may have spent
-		standing = min(standing, max(held, al.capped).Plus(al.flown))
+		standing = min(standing, max(held, al.capped).Plus(al.unackedTokens))
 	}
-	left, ret := al.out-d.used, al.ret
-	al.out, al.ret, al.held, al.inFlight = out, standing, min(held, burst), e.InFlight
+	left, ret := al.out-d.used, al.returnable
+	al.out, al.returnable, al.held, al.inFlight = out, standing, min(held, burst), e.InFlight
 	d.back = min(left, ret) - standing
 	if limit.Ceiling == quota.Hard && limit.Kind == quota.TokenBucket {
-		d.back = al.exactly(left, max(0, e.Returned-al.returned), ret-d.used)
+		d.back = al.splitExact(left, max(0, e.Returned-al.returned), ret-d.used)
 	}
 	al.returned = e.Returned
-	al.want, al.restored, al.carried = e.Want, false, false
+	al.want, al.restored, al.carriedOver = e.Want, false, false
 	if al.applied(e) {
 		al.charged, al.capped, al.granted = al.rate, al.cap, 0
 	}
 	return d
 }
 
-// exactly splits left, the unspent part of out. It sets ret, the part that the member may hold or
+// splitExact splits left, the unspent part of out. It sets ret, the part that the member may hold or
 // that may return later, and returns the part that returns to the pool now. Both add up to at most
 // the certain tokens (held, flying and returned, which existed all the time), or to least if that
 // is more. Others may have overflowed, because the time of each use is unknown. least is ret less
 // the use: had all use been at the last moment, that much would be left, and there was room for it
 // at every moment.
-func (al *allocation) exactly(left, returned, least quota.Units) quota.Units {
-	stands, sure := al.standing(), (al.held + returned).Plus(al.flown)
+func (al *allocation) splitExact(left, returned, least quota.Units) quota.Units {
+	stands, sure := al.standing(), (al.held + returned).Plus(al.unackedTokens)
 	allowed := min(max(sure, least), left)
-	al.ret = min(max(allowed, stands), al.out)
-	return allowed - al.ret
+	al.returnable = min(max(allowed, stands), al.out)
+	return allowed - al.returnable
 }
 
 func (al *allocation) applied(e *quota.ReportEntry) bool { return e.Applied >= al.grants }
 
 // acknowledge forgets the grants that the member has applied or will never apply.
 func (al *allocation) acknowledge(applied quota.Seq) {
-	kept := al.flight[:0]
-	al.flown = 0
-	for _, f := range al.flight {
+	kept := al.unacked[:0]
+	al.unackedTokens = 0
+	for _, f := range al.unacked {
 		if f.seq > applied {
 			kept = append(kept, f)
-			al.flown = al.flown.Plus(f.tokens)
+			al.unackedTokens = al.unackedTokens.Plus(f.tokens)
 		}
 	}
-	al.flight = kept
+	al.unacked = kept
 }
 
-// fly records that the last grant carries tokens.
-func (al *allocation) fly(tokens quota.Units) {
-	al.flight = append(al.flight, flight{al.grants, tokens})
-	al.flown = al.flown.Plus(tokens)
+// addUnacked records that the last grant carries tokens.
+func (al *allocation) addUnacked(tokens quota.Units) {
+	al.unacked = append(al.unacked, unackedGrant{al.grants, tokens})
+	al.unackedTokens = al.unackedTokens.Plus(tokens)
 }
 
-// coming is what the member may still come to hold: the yield of its rate since it last accrued,
+// mayReceive is what the member may still come to hold: the yield of its rate since it last accrued,
 // and the tokens of grants that it has not applied.
 //
 // A member writes its reports to a new leader after that leader has started.
-func (al *allocation) coming(now, started quota.Time, e *quota.ReportEntry) quota.Units {
+func (al *allocation) mayReceive(now, started quota.Time, e *quota.ReportEntry) quota.Units {
 	var sum quota.Units
-	if e.Learn != nil && al.learns {
+	if e.Learn != nil && al.settlesEarlier {
 		dt := min(now.Sub(started), max(0, e.Learn.LeaseLeft)+leaseSlack)
 		sum = perSecondCeil(e.Learn.Rate, max(0, dt))
 	}
@@ -272,7 +272,7 @@ func (al *allocation) coming(now, started quota.Time, e *quota.ReportEntry) quot
 	if dt := min(now, al.lease.Add(leaseSlack)).Sub(from); from > 0 && al.charged > 0 {
 		sum = perSecondCeil(al.charged, min(dt, maxComing))
 	}
-	return min(sum.Plus(al.flown), quota.Most)
+	return min(sum.Plus(al.unackedTokens), quota.Most)
 }
 
 // maxComing bounds the accrual that a report with a wrong clock can claim.

@@ -53,9 +53,9 @@ func (s *answers) allows(now quota.Time, cost quota.Units) bool {
 	return ok(s.promised) && !slices.ContainsFunc(s.pending, func(p ownPromise) bool { return !ok(p) })
 }
 
-// unsaved reports whether a decide request has to wait for the log, because only the promise is too
+// awaitsLog reports whether a decide request has to wait for the log, because only the promise is too
 // small for it. It asks for a checkpoint with a larger promise at once.
-func (l *Ledger) unsaved(now quota.Time, b *bucket, q *quota.Ask) bool {
+func (l *Ledger) awaitsLog(now quota.Time, b *bucket, q *quota.Ask) bool {
 	if !b.answersLogged() || q.Cost <= 0 || q.Force || b.pool.Level() < q.Cost || b.own.allows(now, q.Cost) {
 		return false
 	}
@@ -89,7 +89,7 @@ func (b *bucket) promiseOwn(now quota.Time, seq quota.Seq, kl *quota.KeyLevel) {
 	}
 	p := ownPromise{seq: seq, high: s.given.Plus(need), until: now.Add(answersFor)}
 	kl.Answers, kl.AnswersUntil = need, max(s.until, p.until)
-	full := b.whole()
+	full := b.unused()
 	full.Add(-need)
 	kl.FullAt = max(kl.FullAt, p.until.Add(full.ResetAfter(now, &b.tier)+MaxOffset))
 	s.short, s.pending = 0, append(s.pending, p)

@@ -23,7 +23,7 @@ func (l *Ledger) Ask(now quota.Time, asks []quota.Ask) []quota.Answer {
 	l.settleLearning(now)
 	out := make([]quota.Answer, len(asks))
 	for i := range asks {
-		out[i] = l.once(now, &asks[i])
+		out[i] = l.answerOnce(now, &asks[i])
 		out[i].Term = l.term
 	}
 	return out
@@ -40,7 +40,7 @@ func (l *Ledger) answer(now quota.Time, q *quota.Ask) (quota.Answer, booking) {
 	if b.limit.Ceiling == quota.Hard && !l.mayGrant(now, b) && q.Cost > 0 && !q.Force {
 		return quota.Answer{Why: quota.WhyFailover, Level: b.level(), Aside: l.aside(now, b), RetryAfter: max(l.cfg.Sync, l.started.Add(l.cfg.Learn).Sub(now))}, booking{}
 	}
-	if l.unsaved(now, b, q) {
+	if l.awaitsLog(now, b, q) {
 		return quota.Answer{Why: quota.WhyNotHeld, Level: b.level(), RetryAfter: l.cfg.Sync, Unsaved: true}, booking{}
 	}
 	booked := booking{incarnation: b.incarnation, at: now, taken: b.pool.Level(), tried: -b.attempted, admitted: -b.admitted}

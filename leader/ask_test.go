@@ -31,7 +31,7 @@ func TestAskWithoutRefill(t *testing.T) {
 	h := led.buckets[examKey]
 	h.allocations = append(h.allocations, allocation{
 		openState: openState{node: "b"},
-		heldState: heldState{out: quota.FromTokens(2), ret: quota.FromTokens(2), capped: quota.FromTokens(2)},
+		heldState: heldState{out: quota.FromTokens(2), returnable: quota.FromTokens(2), capped: quota.FromTokens(2)},
 	})
 	if an := ask(1); an.Allowed || an.Why != quota.WhyNotHeld {
 		t.Errorf("cost 1, which a member holds: %v, want not_held", an.Why)

@@ -20,7 +20,7 @@ type bucket struct {
 	gains       quota.Units   // Units per second; used by token buckets
 	pool        limiter.Meter // free tokens; debt below 0
 	allocations []allocation
-	outlived    []outlived // Concurrency under hard: in flight at members that died
+	outlived    []deadInFlight // Concurrency under hard: in flight at members that died
 
 	bookState
 	askedState
@@ -123,7 +123,7 @@ func (b *bucket) advance(now quota.Time) quota.Units {
 	stands := b.outstandingTokens()
 	for i := range b.allocations {
 		al := &b.allocations[i]
-		if al.carried && (al.dead || now >= al.lease.Add(leaseSlack)) {
+		if al.carriedOver && (al.dead || now >= al.lease.Add(leaseSlack)) {
 			b.pool.Add(al.out)
 			al.void()
 		}
@@ -146,7 +146,7 @@ func (b *bucket) fill(now quota.Time, stands quota.Units) {
 	full, before := b.limit.BurstUnits(), b.pool.Level()
 	was, _ := b.pool.Bounds()
 	b.pool.Advance(now, &b.tier)
-	b.slid(was)
+	b.dropReturnsOfDead(was)
 	b.noteOverflow(now, before)
 	if b.isAsked() {
 		b.rooms.note(now, max(0, full-b.pool.Level()-max(0, b.returns()-stands)))
@@ -185,7 +185,7 @@ func (b *bucket) roll(now quota.Time) {
 		// An earlier leader that paused across the end of the window grants by the same promise in
 		// each window, to members that have not heard of this term. So these tokens stay out.
 		if al := &b.allocations[i]; al.restored && !al.dead && now < al.lease.Add(leaseSlack) && al.out > 0 {
-			al.carried = true
+			al.carriedOver = true
 			continue
 		}
 		b.allocations[i].void()
@@ -303,7 +303,7 @@ func (b *bucket) admit(now quota.Time, r *quota.Report, e *quota.ReportEntry) *a
 	al.begin(now, e)
 	al.overflowed = b.overflowed
 	if b.endures() {
-		al.know(e)
+		al.takeCommitted(e)
 	}
 	if b.promises() {
 		al.log().promised = b.implicitPromise(now, al)
@@ -387,8 +387,8 @@ func (b *bucket) refill(d time.Duration) quota.Units {
 // book charges the use in a report and returns unused tokens to the pool.
 func (b *bucket) book(al *allocation, d delta) {
 	b.takeBack(al, max(0, d.used+d.over-d.refunded))
-	if al.pardon {
-		d.late, al.pardon = d.used+d.over, false
+	if al.resetSinceReport {
+		d.late, al.resetSinceReport = d.used+d.over, false
 	}
 	if b.tier.Kind != quota.Concurrency {
 		b.pool.Add(d.back.Plus(-d.over).Plus(d.late).Plus(d.refunded))
@@ -405,7 +405,7 @@ func (b *bucket) book(al *allocation, d delta) {
 // until the log has them. Then the log must also promise nothing beyond them: if both processes
 // die, only the journal could show that the promised tokens were not used.
 func (b *bucket) close(now quota.Time, al *allocation, e *quota.ReportEntry, ack quota.Seq, g *quota.GrantEntry) {
-	b.pool.Add(min(al.out, al.ret))
+	b.pool.Add(min(al.out, al.returnable))
 	b.dirty = b.dirty || b.promises() && (al.log().promised.high > al.log().promised.total || !al.closed)
 	al.void()
 	al.demand, al.closed = 0, true // what is in flight stays counted until a later opening reports
@@ -413,7 +413,7 @@ func (b *bucket) close(now quota.Time, al *allocation, e *quota.ReportEntry, ack
 	al.unplan()
 	b.advance(now)
 	*g = quota.GrantEntry{Key: b.key, Epoch: e.Epoch, Ack: ack, Level: b.levelFor(al, b.level()), Others: b.others(al), Closed: true, Saved: min(al.saved, quota.Most)}
-	if b.endures() && (al.saved < e.Used.Plus(e.Overdrawn) || al.expects()) {
+	if b.endures() && (al.saved < e.Used.Plus(e.Overdrawn) || al.mayUseMore()) {
 		al.grants++
 		g.Closed, g.Seq, g.Again = false, al.grants, unsavedAgain
 	}

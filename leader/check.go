@@ -13,7 +13,7 @@ import (
 //   - pool + standing + in flight <= burst; under soft, unseen is subtracted on the left: no
 //     token exists twice;
 //   - for every allocation 0 <= standing <= out, rate <= charged, cap <= capped, and at most
-//     maxFlight grants are unacknowledged;
+//     maxUnacked grants are unacknowledged;
 //   - every bucket is listed for the upkeep that it needs;
 //   - with rates, the charged ones sum up to at most the limit's. Not under soft after the first
 //     term: a member that was cut off for longer than a new leader waits returns with a rate that
@@ -101,8 +101,8 @@ func (al *allocation) check() error {
 		return fmt.Errorf("rate %d exceeds the charged %d", al.rate, al.charged)
 	case al.cap > al.capped:
 		return fmt.Errorf("cap %d exceeds the charged %d", al.cap, al.capped)
-	case len(al.flight) > maxFlight:
-		return fmt.Errorf("%d grants are unanswered, at most %d may be", len(al.flight), maxFlight)
+	case len(al.unacked) > maxUnacked:
+		return fmt.Errorf("%d grants are unanswered, at most %d may be", len(al.unacked), maxUnacked)
 	}
 	return nil
 }

@@ -10,8 +10,8 @@ import (
 // bookDeficit charges the use since al's last report to the deficits: every member's deficit rises
 // by its share of that use, and al's falls by the use. parts is the sum of all fair shares.
 func (l *Ledger) bookDeficit(now quota.Time, b *bucket, al *allocation, parts float64) {
-	took := float64(al.took)
-	al.took = 0
+	took := float64(al.lastUsed)
+	al.lastUsed = 0
 	if took <= 0 || parts <= 0 {
 		return
 	}
@@ -79,13 +79,13 @@ func (b *bucket) deficitOf(al *allocation) float64 {
 	return al.deficit - max(-chance, min(chance, al.deficit))
 }
 
-// keeps returns the part of the tokens which the member just returned that it gets again, even from
+// keptOfReturned returns the part of the tokens which the member just returned that it gets again, even from
 // an empty pool: at most its deficit. Otherwise a member that reports more often would take them.
-func (b *bucket) keeps(al *allocation, want float64) quota.Units {
+func (b *bucket) keptOfReturned(al *allocation, want float64) quota.Units {
 	if !b.tracksDeficit() {
 		return 0
 	}
-	return min(al.gave, quota.RoundUnits(max(0, min(want, b.deficitOf(al)))))
+	return min(al.lastReturned, quota.RoundUnits(max(0, min(want, b.deficitOf(al)))))
 }
 
 // overdrew reports whether the member has used more than its share, beyond chance.
@@ -101,17 +101,17 @@ func (b *bucket) overdrew(al *allocation) bool {
 // without consequence.
 const byChance = 2
 
-// soon is what the member will probably use of its tokens until it reports again, at most its
+// expectedUse is what the member will probably use of its tokens until it reports again, at most its
 // share.
-func (b *bucket) soon(o *allocation) quota.Units {
-	return quota.RoundUnits(min(float64(o.standing()), b.fairOf(o)*o.again.Seconds()))
+func (b *bucket) expectedUse(o *allocation) quota.Units {
+	return quota.RoundUnits(min(float64(o.standing()), b.fairOf(o)*o.reportWithin.Seconds()))
 }
 
-// lacks is the number of tokens, 0 or at least one, that the member's callers were lately refused,
+// unmetOf is the number of tokens, 0 or at least one, that the member's callers were lately refused,
 // if the member will probably use them soon.
-func (l *Ledger) lacks(now quota.Time, al *allocation) quota.Units {
+func (l *Ledger) unmetOf(now quota.Time, al *allocation) quota.Units {
 	age := now.Sub(al.unmetAt)
-	if al.unmet < quota.Token || al.closed || al.dead || len(al.flight) >= maxFlight {
+	if al.unmet < quota.Token || al.closed || al.dead || len(al.unacked) >= maxUnacked {
 		return 0
 	}
 	if age > l.cfg.Sync/2 && (al.charged > 0 || age > 3*l.cfg.Sync || !l.busy(al)) {
@@ -125,16 +125,16 @@ func (l *Ledger) busy(al *allocation) bool {
 	return al.live*2*l.cfg.Sync.Seconds() >= float64(quota.Token)
 }
 
-// ahead is the part of the pool that is reserved for members whose callers were refused and whose
+// reservedBefore is the part of the pool that is reserved for members whose callers were refused and whose
 // deficit is larger than al's. serve gives it to them.
-func (l *Ledger) ahead(now quota.Time, b *bucket, al *allocation) (sum quota.Units) {
+func (l *Ledger) reservedBefore(now quota.Time, b *bucket, al *allocation) (sum quota.Units) {
 	room := spaces{bucket: b}
 	for i := range b.allocations {
 		o := &b.allocations[i]
 		if o == al || o.deficit <= al.deficit || !l.busy(o) {
 			continue
 		}
-		if u := l.lacks(now, o); u > 0 {
+		if u := l.unmetOf(now, o); u > 0 {
 			sum = sum.Plus(min(u, quota.RoundUnits(room.of(l, o))))
 		}
 	}

@@ -16,7 +16,7 @@ func TestTurns(t *testing.T) {
 		b.allocations = append(b.allocations, allocation{demandState: demandState{live: live * token}})
 	}
 	al := &b.allocations[0]
-	al.took = 5 * quota.Token
+	al.lastUsed = 5 * quota.Token
 	(&Ledger{}).bookDeficit(1, b, al, b.parts())
 	want := []float64{-10. / 3, 5. / 3, 5. / 3}
 	for i, w := range want {
@@ -24,8 +24,8 @@ func TestTurns(t *testing.T) {
 			t.Errorf("member %d is due %.3f tokens, want %.3f", i, got, w)
 		}
 	}
-	if al.took != 0 {
-		t.Errorf("%d of the report are left to be booked", al.took)
+	if al.lastUsed != 0 {
+		t.Errorf("%d of the report are left to be booked", al.lastUsed)
 	}
 }
 

@@ -121,10 +121,10 @@ func (al *allocation) observe(now quota.Time, d delta, sync time.Duration, b *bu
 	if al.reported > 0 {
 		dt = min(max(now.Sub(al.reported), time.Millisecond), 10*sync)
 	}
-	al.reported, al.took, al.gave = now, d.used+d.over, max(0, d.back)
+	al.reported, al.lastUsed, al.lastReturned = now, d.used+d.over, max(0, d.back)
 	seconds, attempted := dt.Seconds(), float64(d.attempted().Plus(quota.FromTokens(int64(al.asked))))
 	al.asked = 0
-	al.counts.add(now, attempted/float64(quota.Token), max(sync, al.again), &b.batchSizes)
+	al.counts.add(now, attempted/float64(quota.Token), max(sync, al.reportWithin), &b.batchSizes)
 	size := b.batchSize()
 	every := f.count.fade(seconds, 3*sync.Seconds())
 	al.demand = follow(al.demand, attempted, size, seconds, every)
@@ -140,7 +140,7 @@ const shown = 2 * time.Second
 
 // showing returns the averages for display. They decay while the member is silent.
 func (al *allocation) showing(now quota.Time) (tried, admit float64) {
-	silent := max(0, now.Sub(al.reported)-al.again)
+	silent := max(0, now.Sub(al.reported)-al.reportWithin)
 	fade := math.Exp(-silent.Seconds() / shown.Seconds())
 	return float64(al.tried) * fade, float64(al.admit) * fade
 }
@@ -148,7 +148,7 @@ func (al *allocation) showing(now quota.Time) (tried, admit float64) {
 // fade updates live. A silent member has nothing to count, or it would have reported.
 func (al *allocation) fade(now quota.Time, sync time.Duration) {
 	al.live = al.demand
-	if silent := now.Sub(al.reported) - al.again - sync/2; silent > 0 {
+	if silent := now.Sub(al.reported) - al.reportWithin - sync/2; silent > 0 {
 		al.live *= math.Exp(-silent.Seconds() / (3 * sync.Seconds()))
 	}
 }

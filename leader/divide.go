@@ -53,7 +53,7 @@ func (l *Ledger) grant(now quota.Time, b *bucket, al *allocation, e *quota.Repor
 		capped := al.capped
 		t := l.weigh(now, b, al)
 		l.bookDeficit(now, b, al, t.parts)
-		again = l.again(t)
+		again = l.reportInterval(t)
 		switch b.central = b.scarce(); {
 		case b.central:
 			al.rate, al.unmet = 0, 0
@@ -74,12 +74,12 @@ func (l *Ledger) grant(now quota.Time, b *bucket, al *allocation, e *quota.Repor
 			tokens, lease = l.promised(now, b, al, tokens, capped)
 		}
 	}
-	al.again = again
-	al.spoken = min(tokens, e.Want)
+	al.reportWithin = again
+	al.awaited = min(tokens, e.Want)
 	l.deliver(now, b, al, tokens, lease)
 	l.grantAt(now, b, al, tokens, b.levelWith(others.Plus(al.standing())), g)
 	g.Ack = ack
-	g.Free = g.Free.Plus(l.doubt(now, b, al, g))
+	g.Free = g.Free.Plus(l.recallPresumed(now, b, al, g))
 	l.serve(now, b, al)
 }
 
@@ -125,8 +125,8 @@ func (l *Ledger) deliver(now quota.Time, b *bucket, al *allocation, tokens quota
 	}
 	if tokens > 0 {
 		b.pool.Add(-tokens)
-		al.out, al.ret = al.out+tokens, al.ret+tokens
-		al.fly(tokens)
+		al.out, al.returnable = al.out+tokens, al.returnable+tokens
+		al.addUnacked(tokens)
 	}
 }
 
@@ -135,7 +135,7 @@ func (l *Ledger) grantAt(now quota.Time, b *bucket, al *allocation, tokens, leve
 	*g = quota.GrantEntry{
 		Key: b.key, Epoch: al.epoch, Seq: al.grants,
 		Tokens: tokens, Rate: al.rate, Cap: min(al.cap, quota.Most), Lease: al.lease.Sub(now), Saved: min(al.saved, quota.Most),
-		Level: b.levelFor(al, level), Others: b.others(al), Free: b.pool.Level(), Unseen: b.unseen(now, al, level), Aside: l.aside(now, b), Again: al.again,
+		Level: b.levelFor(al, level), Others: b.others(al), Free: b.pool.Level(), Unseen: b.unseen(now, al, level), Aside: l.aside(now, b), Again: al.reportWithin,
 	}
 	b.window(g)
 }
@@ -177,9 +177,9 @@ func (l *Ledger) weigh(now quota.Time, b *bucket, al *allocation) terms {
 
 func (t terms) contended() bool { return t.total > t.avail/2 }
 
-// again is when the member should report next: after one interval while the limit is contended,
+// reportInterval is when the member should report next: after one interval while the limit is contended,
 // rarely while use is far below it.
-func (l *Ledger) again(t terms) time.Duration {
+func (l *Ledger) reportInterval(t terms) time.Duration {
 	if t.total <= 0 || t.contended() {
 		return l.cfg.Sync
 	}
@@ -216,7 +216,7 @@ const enough = 0.8
 // tokens returns what the member gets out of the pool and, under hard, by how much that falls short
 // of its expected need: others may hold more than they need.
 func (l *Ledger) tokens(now quota.Time, b *bucket, al *allocation, e *quota.ReportEntry, t terms, again time.Duration) (got, short quota.Units) {
-	if len(al.flight) >= maxFlight || b.limit.AsksLeader() || b.limit.Class != quota.Counted {
+	if len(al.unacked) >= maxUnacked || b.limit.AsksLeader() || b.limit.Class != quota.Counted {
 		return 0, 0
 	}
 	pool := float64(max(0, b.pool.Level()))
@@ -227,7 +227,7 @@ func (l *Ledger) tokens(now quota.Time, b *bucket, al *allocation, e *quota.Repo
 	need = max(need, float64(e.Want))
 	want := max(0, need-float64(b.holds(al)))
 	if t.total*horizon > pool {
-		pool = max(0, pool-float64(l.ahead(now, b, al)))
+		pool = max(0, pool-float64(l.reservedBefore(now, b, al)))
 	}
 	part := min(want, fairPart(pool, t, horizon))
 	if b.limit.Ceiling == quota.Hard {
@@ -236,7 +236,7 @@ func (l *Ledger) tokens(now quota.Time, b *bucket, al *allocation, e *quota.Repo
 		}
 		part = min(part, l.room(b, al))
 	}
-	u := max(quota.RoundUnits(min(part, pool)), b.keeps(al, want))
+	u := max(quota.RoundUnits(min(part, pool)), b.keptOfReturned(al, want))
 	if al.rate == 0 {
 		u -= u % quota.Token // without a rate a fraction is never used
 	}

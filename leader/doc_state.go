@@ -11,10 +11,10 @@
 //	divisionState    48  batchSizes shared most central
 //	logState         48  logged behindSince dirty saved wanted queued behind overdue
 //	visitState       32  alarm seen timer counted
-//	openState        40  node inc epoch closed pardon restored carried learns final dead
-//	heldState       120  out ret held capped flown rate charged from lease cap grants granted flight
-//	demandState     136  reported again demand live using deficit spoken unmet unmetAt recalled counts tried admit asked
-//	countState       88  used over refused refunded returned owed alone inFlight overflowed took gave
+//	openState        40  node inc epoch closed resetSinceReport restored carriedOver settlesEarlier final dead
+//	heldState       120  out returnable held capped unackedTokens rate charged from lease cap grants granted unacked
+//	demandState     136  reported reportWithin demand live using deficit awaited unmet unmetAt recalled counts tried admit asked
+//	countState       88  used over refused refunded returned owed alone inFlight overflowed lastUsed lastReturned
 //	durableState     24  saved want logged
 //	logged          136  promised pending planned diedAt
 package leader

@@ -30,10 +30,10 @@ func (l *Ledger) restore(now quota.Time, b *bucket, kl *quota.KeyLevel) {
 		case al.dead:
 		case m != nil && m.gone:
 			al.accrue(max(at, min(m.goneAt, now)))
-			al.die(now)
+			al.markDead(now)
 		case m != nil && m.inc > al.inc:
 			al.accrue(now)
-			al.die(now)
+			al.markDead(now)
 		default:
 			al.accrue(now)
 		}
@@ -55,7 +55,7 @@ func (b *bucket) rolled(kl *quota.KeyLevel) bool {
 func recall(m *quota.Mark, at quota.Time, burst quota.Units) allocation {
 	al := allocation{
 		openState:    openState{node: m.Node, inc: m.Life, epoch: m.Epoch, restored: true, dead: m.Dead},
-		heldState:    heldState{out: m.Out, ret: m.Out, charged: m.Rate, from: at, lease: m.Until, capped: min(m.Cap, burst)},
+		heldState:    heldState{out: m.Out, returnable: m.Out, charged: m.Rate, from: at, lease: m.Until, capped: min(m.Cap, burst)},
 		demandState:  demandState{reported: at},
 		countState:   countState{used: m.Used, over: m.Overdrawn, refunded: m.Refunded},
 		durableState: durableState{saved: m.Used.Plus(m.Overdrawn)},
@@ -67,9 +67,9 @@ func recall(m *quota.Mark, at quota.Time, burst quota.Units) allocation {
 	return al
 }
 
-// know takes over the committed counts of which an earlier leader has notified the member. A new
+// takeCommitted takes over the committed counts of which an earlier leader has notified the member. A new
 // allocation has no other source.
-func (al *allocation) know(e *quota.ReportEntry) {
+func (al *allocation) takeCommitted(e *quota.ReportEntry) {
 	total := e.Used.Plus(e.Overdrawn)
 	known := min(e.Saved, total)
 	al.used = min(known, e.Used)
@@ -84,7 +84,7 @@ func (al *allocation) resume(now quota.Time, e *quota.ReportEntry) {
 	al.charged, al.from = max(al.charged, al.rate), now
 	al.lease = now.Add(e.Learn.LeaseLeft)
 	al.cap = max(e.Held, e.Learn.Cap)
-	al.capped, al.learns, al.returned = max(al.capped, al.cap), true, e.Returned
+	al.capped, al.settlesEarlier, al.returned = max(al.capped, al.cap), true, e.Returned
 }
 
 // moved reports whether the next checkpoint may need a line of the bucket. It does not while too
@@ -124,21 +124,21 @@ type promise struct {
 	back  quota.Units // like total, of refunds
 	final bool        // the process is dead, and nothing of it is out
 
-	beyond bool // high is more than the checkpoint says, by what is implicit
+	beyondLog bool // high is more than the checkpoint says, by what is implicit
 }
 
-// more reports whether the promise lets the member use more than its booked counts.
-func (p *promise) more() bool { return p.high > p.total || p.rate > 0 }
+// exceedsBooked reports whether the promise lets the member use more than its booked counts.
+func (p *promise) exceedsBooked() bool { return p.high > p.total || p.rate > 0 }
 
-// expects reports whether the log promises the member more than its booked counts, now or after a
+// mayUseMore reports whether the log promises the member more than its booked counts, now or after a
 // pending commit.
-func (al *allocation) expects() bool {
+func (al *allocation) mayUseMore() bool {
 	for i := range al.log().pending {
-		if al.log().pending[i].more() {
+		if al.log().pending[i].exceedsBooked() {
 			return true
 		}
 	}
-	return al.log().promised.more()
+	return al.log().promised.exceedsBooked()
 }
 
 // maxPending bounds the uncommitted promises to one member, and those of the leader to itself.
@@ -201,7 +201,7 @@ func (al *allocation) bounds(now quota.Time) (tokens, rate, most quota.Units, un
 // promises more. It is requested at once if the member has too little until it comes.
 func (l *Ledger) promised(now quota.Time, b *bucket, al *allocation, tokens, capped quota.Units) (quota.Units, quota.Time) {
 	room, rate, top, until := al.bounds(now)
-	flights := al.flown
+	flights := al.unackedTokens
 	most := max(capped, al.held).Plus(flights)
 	if al.charged == 0 { // without a rate, an earlier cap takes no room
 		most = min(most, al.out)
@@ -222,7 +222,7 @@ func (l *Ledger) promised(now quota.Time, b *bucket, al *allocation, tokens, cap
 	al.capped = max(capped, al.cap)
 	al.log().planned.short = got < tokens || al.rate < al.log().planned.rate
 	if al.log().planned.short {
-		if b.dirty = true; len(al.log().pending) == 0 && !l.catching && b.holds(al).Plus(got) < max(al.want, quota.Units(al.demand*soon.Seconds())) {
+		if b.dirty = true; len(al.log().pending) == 0 && !l.catchingUp && b.holds(al).Plus(got) < max(al.want, quota.Units(al.demand*soon.Seconds())) {
 			l.want(b)
 		}
 	}
@@ -345,8 +345,8 @@ func (al *allocation) committed(upTo quota.Seq) {
 // catchUp grants what members were short of for want of a promise.
 func (l *Ledger) catchUp(now quota.Time, b *bucket, out []quota.Grant) []quota.Grant {
 	stands := b.advance(now) // may delete allocations of an ended window, so not inside the loop
-	l.catching = true
-	defer func() { l.catching = false }()
+	l.catchingUp = true
+	defer func() { l.catchingUp = false }()
 	for i := range b.allocations {
 		al := &b.allocations[i]
 		if !al.log().planned.short || al.dead || al.closed || len(al.log().pending) > 0 {
@@ -367,7 +367,7 @@ func (b *bucket) recountable() limiter.Meter {
 	m := b.pool
 	m.Add(b.outstandingTokens())
 	for i := range b.allocations {
-		m.Add(b.allocations[i].ret)
+		m.Add(b.allocations[i].returnable)
 	}
 	return m
 }

@@ -57,7 +57,7 @@ func (l *Ledger) beginImplicitGrant(now quota.Time, b *bucket, logged quota.Unit
 	since := now.Add(-refills(b, taken))
 	for _, id := range slices.Sorted(maps.Keys(l.members)) {
 		switch m := l.members[id]; {
-		case m.gone && m.goneAt < since, m.reported && m.since < since:
+		case m.gone && m.goneAt < since, m.reported && m.useKnownSince < since:
 		case m.gone, m.reported:
 			b.pool.Add(-taken)
 		default:
@@ -73,14 +73,14 @@ func refills(b *bucket, taken quota.Units) time.Duration {
 	return b.limit.Rate.TimeFor(taken) + leaseSlack
 }
 
-// hear settles a node's outstanding grant: the node reports what it holds and has used. Only the
+// settleOutstanding settles a node's outstanding grant: the node reports what it holds and has used. Only the
 // use by an earlier process of the node may be unknown.
-func (b *bucket) hear(now quota.Time, id quota.NodeID, m *member) {
+func (b *bucket) settleOutstanding(now quota.Time, id quota.NodeID, m *member) {
 	b.outstanding = slices.DeleteFunc(b.outstanding, func(c outstanding) bool {
 		if c.node != id {
 			return false
 		}
-		if !m.gone && m.since < now.Add(-refills(b, c.tokens)) {
+		if !m.gone && m.useKnownSince < now.Add(-refills(b, c.tokens)) {
 			b.pool.Add(c.tokens)
 		}
 		return true
@@ -100,7 +100,7 @@ func (b *bucket) outstandingTokens() quota.Units {
 func (b *bucket) implicitPromise(now quota.Time, al *allocation) promise {
 	total := al.used.Plus(al.over)
 	p := promise{at: now, total: total, high: total}
-	p.exceed(b.implicit)
+	p.addImplicit(b.implicit)
 	return p
 }
 
@@ -111,16 +111,16 @@ func (b *bucket) reopen(al *allocation) {
 		return
 	}
 	log := al.log()
-	if log.promised.beyond || slices.ContainsFunc(log.pending, func(p promise) bool { return p.beyond }) {
+	if log.promised.beyondLog || slices.ContainsFunc(log.pending, func(p promise) bool { return p.beyondLog }) {
 		return
 	}
-	log.promised.exceed(b.implicit)
+	log.promised.addImplicit(b.implicit)
 	for i := range log.pending {
-		log.pending[i].exceed(b.implicit)
+		log.pending[i].addImplicit(b.implicit)
 	}
 }
 
-// exceed adds to a promise what is implicit.
-func (p *promise) exceed(implicit quota.Units) {
-	p.high, p.cap, p.beyond = p.high.Plus(implicit), max(p.cap, implicit), true
+// addImplicit adds to a promise what is implicit.
+func (p *promise) addImplicit(implicit quota.Units) {
+	p.high, p.cap, p.beyondLog = p.high.Plus(implicit), max(p.cap, implicit), true
 }

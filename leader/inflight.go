@@ -15,15 +15,15 @@ func (b *bucket) recount(now quota.Time) {
 		al.accrue(now) // expires leases
 		free = free.Plus(-al.out).Plus(-al.inFlight)
 	}
-	b.outlived = slices.DeleteFunc(b.outlived, func(g outlived) bool { return now >= g.until })
+	b.outlived = slices.DeleteFunc(b.outlived, func(g deadInFlight) bool { return now >= g.until })
 	for _, g := range b.outlived {
 		free = free.Plus(-g.places)
 	}
 	b.pool.Add(free.Plus(-b.pool.Level()))
 }
 
-// outlived is what a dead member had in flight, until the limit's lease is over.
-type outlived struct {
+// deadInFlight is what a dead member had in flight, until the limit's lease is over.
+type deadInFlight struct {
 	until  quota.Time
 	places quota.Units
 }
@@ -35,6 +35,6 @@ const maxOutlived = 64
 // hold them. Under hard only.
 func (b *bucket) keepInFlight(now quota.Time, al *allocation) {
 	if al.inFlight > 0 && b.limit.Ceiling == quota.Hard && len(b.outlived) < maxOutlived {
-		b.outlived = append(b.outlived, outlived{now.Add(b.limit.LeaseOrDefault()), al.inFlight})
+		b.outlived = append(b.outlived, deadInFlight{now.Add(b.limit.LeaseOrDefault()), al.inFlight})
 	}
 }

@@ -40,7 +40,7 @@ type Ledger struct {
 	topLeft int         // number of first entries of counted that TopSome has yet to read
 
 	requesters map[quota.NodeID]*requester
-	lives      uint64 // buckets opened so far
+	opened     uint64 // buckets opened so far
 	fades      fades
 
 	started  quota.Time
@@ -49,12 +49,12 @@ type Ledger struct {
 	learning bool
 	suspects bool // some member may be suspected
 
-	written  quota.Seq     // number of the last checkpoint
-	writing  []writing     // buckets in checkpoints that are not known to be committed, oldest first
-	catching bool          // while catchUp grants
-	more     bool          // the last checkpoint had no room for all changed buckets
-	wanted   []*bucket     // buckets whose next checkpoint members wait for, oldest first
-	pushed   []quota.Grant // to members other than the reporting one, not sent yet
+	written    quota.Seq     // number of the last checkpoint
+	writing    []writing     // buckets in checkpoints that are not known to be committed, oldest first
+	catchingUp bool          // while catchUp grants
+	more       bool          // the last checkpoint had no room for all changed buckets
+	wanted     []*bucket     // buckets whose next checkpoint members wait for, oldest first
+	pushed     []quota.Grant // to members other than the reporting one, not sent yet
 }
 
 // savedLevel is a level that a bucket will start with. tier is the tier by which it was counted, if
@@ -66,26 +66,26 @@ type savedLevel struct {
 
 // member is the state of a reporting node as a whole.
 type member struct {
-	inc      quota.Incarnation
-	seq      quota.Seq
-	whole    quota.Seq // no report has been missed since this one
-	reported bool      // has sent a full report in this term
-	gone     bool      // known to be dead
+	inc          quota.Incarnation
+	seq          quota.Seq
+	completeFrom quota.Seq // no report has been missed since this one
+	reported     bool      // has sent a full report in this term
+	gone         bool      // known to be dead
 
 	silent struct{ from, to quota.Time } // last period of a lease or longer without a report of a key
 
-	lease   quota.Time // latest end of a lease granted to it
-	goneAt  quota.Time
-	suspect quota.Time // when its process was suspected of having ended; 0 if it has reported since
-	since   quota.Time // all use by the node since this time is known: see Report.Age
+	lease         quota.Time // latest end of a lease granted to it
+	goneAt        quota.Time
+	suspect       quota.Time // when its process was suspected of having ended; 0 if it has reported since
+	useKnownSince quota.Time // all use by the node since this time is known: see Report.Age
 }
 
-// away returns the earliest time at which the member may have admitted what it now reports as
+// cutOffSince returns the earliest time at which the member may have admitted what it now reports as
 // admitted while cut off (alone): the beginning of its last silence. A member's clients report to
 // it one after the other, within a lease, what they admitted during the silence, and it forwards
 // that at once. gap is how long the report looks back. If that is unknown, and before is set
 // because this leader is new, the silence began before this leader: only the envelope bounds it.
-func (m *member) away(now quota.Time, gap, lease time.Duration, before bool) quota.Time {
+func (m *member) cutOffSince(now quota.Time, gap, lease time.Duration, before bool) quota.Time {
 	switch {
 	case gap != unknownGap && gap >= lease:
 		m.silent.from, m.silent.to = now.Add(-gap), now
@@ -151,10 +151,10 @@ func (l *Ledger) ReportInto(room []quota.GrantEntry, now quota.Time, r *quota.Re
 	if err != nil {
 		return quota.Grant{}, err
 	}
-	m.since = now.Add(-r.Age)
+	m.useKnownSince = now.Add(-r.Age)
 	if r.Full && !m.reported {
 		m.reported = true
-		l.happens(&change{at: now, node: r.From, heard: true, known: *m})
+		l.addChange(&change{at: now, node: r.From, heard: true, known: *m})
 	}
 	g := quota.Grant{Range: l.id, Term: l.term, From: l.self, To: r.From, At: now, Incarnation: r.Incarnation}
 	if room == nil || cap(room) < len(r.Entries) {
@@ -194,11 +194,11 @@ func (l *Ledger) admit(r *quota.Report) (*member, error) {
 		return nil, fmt.Errorf("report %d of %s is old; %d is known", r.Seq, r.From, m.seq)
 	}
 	if r.Seq != m.seq+1 {
-		m.whole = r.Seq
+		m.completeFrom = r.Seq
 	}
-	if parts := quota.Seq(max(1, r.Parts)); r.Full && m.whole > r.Seq-min(parts, r.Seq)+1 {
+	if parts := quota.Seq(max(1, r.Parts)); r.Full && m.completeFrom > r.Seq-min(parts, r.Seq)+1 {
 		m.seq = r.Seq
-		return nil, fmt.Errorf("report %d of %s ends a list of %d reports; those before %d were missed", r.Seq, r.From, parts, m.whole)
+		return nil, fmt.Errorf("report %d of %s ends a list of %d reports; those before %d were missed", r.Seq, r.From, parts, m.completeFrom)
 	}
 	m.seq, m.gone, m.suspect = r.Seq, false, 0
 	return m, nil
@@ -232,7 +232,7 @@ func (l *Ledger) entry(now quota.Time, r *quota.Report, e *quota.ReportEntry, g 
 		return false
 	}
 	if len(b.outstanding) > 0 {
-		b.hear(now, r.From, l.members[r.From])
+		b.settleOutstanding(now, r.From, l.members[r.From])
 	}
 	al := b.allocationAt(now, place, r, e)
 	gap := firstGap(e)
@@ -254,9 +254,9 @@ func (l *Ledger) entry(now quota.Time, r *quota.Report, e *quota.ReportEntry, g 
 	if b.windowOver(e) {
 		d.refunded = 0
 	}
-	d.away = now
+	d.cutOffSince = now
 	if gap >= l.cfg.Lease || d.alone > 0 {
-		d.away = l.members[r.From].away(now, gap, l.cfg.Lease, d.alone > 0 && now.Sub(l.started) <= l.cfg.Lease)
+		d.cutOffSince = l.members[r.From].cutOffSince(now, gap, l.cfg.Lease, d.alone > 0 && now.Sub(l.started) <= l.cfg.Lease)
 	}
 	b.book(al, d)
 	back := l.liveAfter(now, b, gap, e.Want, was, &d)
@@ -320,8 +320,8 @@ func (l *Ledger) open(now quota.Time, k quota.Key) *bucket {
 	kl, saved := l.line(now, k, limit)
 	delete(l.saved, k)
 	b := newBucket(k, limit, poolOf(now, limit, kl, saved))
-	l.lives++
-	b.incarnation, b.seen = l.lives, l.happened()
+	l.opened++
+	b.incarnation, b.seen = l.opened, l.happened()
 	l.refs.add(b)
 	if saved {
 		b.logged = loggedLevel{kl.Level, kl.At, kl.WindowStart, true}
@@ -356,7 +356,7 @@ func (l *Ledger) fits(n quota.LimitName) bool {
 
 // drop removes a bucket from the ledger.
 func (l *Ledger) drop(b *bucket) {
-	l.departs(b)
+	l.keepCounts(b)
 	delete(l.buckets, b.key)
 	if n := b.key.Sharer(); l.keys[n] > 1 {
 		l.keys[n]--
@@ -463,7 +463,7 @@ func (l *Ledger) gone(now, died quota.Time, id quota.NodeID, before quota.Incarn
 		delete(l.requesters, id)
 		c.heard, c.known = true, member{gone: true}
 	}
-	l.happens(&c)
+	l.addChange(&c)
 	l.settleLearning(now)
 }
 
@@ -482,7 +482,7 @@ func (l *Ledger) Suspect(now quota.Time, id quota.NodeID) {
 		return
 	}
 	m.suspect, l.suspects = now, true
-	l.happens(&change{at: now, node: id, gone: true, before: math.MaxUint64, died: now, soft: true})
+	l.addChange(&change{at: now, node: id, gone: true, before: math.MaxUint64, died: now, soft: true})
 	l.settleLearning(now)
 }
 
@@ -515,7 +515,7 @@ func (l *Ledger) SetNodes(count int) { l.nodes = count }
 // without a limit is kept for as long as it would have mattered, in case the limit returns.
 func (l *Ledger) SetLimits(now quota.Time, limits *quota.Limits) {
 	l.limits = limits
-	l.happens(&change{at: now, limits: limits})
+	l.addChange(&change{at: now, limits: limits})
 	l.dropLive()
 }
 
@@ -570,9 +570,9 @@ func (l *Ledger) Reset(now quota.Time, k quota.Key) {
 	b.pool.Add(b.limit.BurstUnits() - b.level())
 	b.fresh = now
 	for i := range b.allocations {
-		b.allocations[i].pardon = true
+		b.allocations[i].resetSinceReport = true
 	}
-	b.env = newEnvelope(b.whole(), now)
+	b.env = newEnvelope(b.unused(), now)
 	b.dirty = true
 	b.advance(now)
 	b.wakeBy(now.Add(linger))

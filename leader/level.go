@@ -21,7 +21,7 @@ func (b *bucket) standing() quota.Units {
 func (b *bucket) returns() quota.Units {
 	sum := b.outstandingTokens()
 	for i := range b.allocations {
-		sum = sum.Plus(max(0, min(b.allocations[i].out, b.allocations[i].ret)))
+		sum = sum.Plus(max(0, min(b.allocations[i].out, b.allocations[i].returnable)))
 	}
 	return sum
 }
@@ -34,8 +34,8 @@ func (b *bucket) perSecond() quota.Units {
 	return b.pool.Slope(&b.tier)
 }
 
-// whole is the meter of all unused tokens, in the pool and at members.
-func (b *bucket) whole() limiter.Meter {
+// unused is the meter of all unused tokens, in the pool and at members.
+func (b *bucket) unused() limiter.Meter {
 	m := b.pool
 	m.Add(b.standing())
 	return m
@@ -51,7 +51,7 @@ func (b *bucket) levelWith(stands quota.Units) quota.Units {
 
 // resetAfter is the time until the key is full if nobody uses it.
 func (b *bucket) resetAfter(now quota.Time) time.Duration {
-	m := b.whole()
+	m := b.unused()
 	return m.ResetAfter(now, &b.tier)
 }
 
@@ -62,12 +62,12 @@ func (b *bucket) levelFor(al *allocation, level quota.Units) quota.Units {
 	spent := b.overdrew(al)
 	for i := range b.allocations {
 		o := &b.allocations[i]
-		if o == al || o.spoken == 0 && !spent {
+		if o == al || o.awaited == 0 && !spent {
 			continue
 		}
-		theirs := min(o.spoken, o.standing())
+		theirs := min(o.awaited, o.standing())
 		if spent {
-			theirs = max(theirs, b.soon(o))
+			theirs = max(theirs, b.expectedUse(o))
 		}
 		level = level.Plus(-theirs)
 	}
@@ -133,7 +133,7 @@ func (b *bucket) unseen(now quota.Time, al *allocation, level quota.Units) quota
 		if al != nil && o.rate > 0 { // about half a token is held there that cannot be used
 			parts += float64(quota.Token) / 2
 		}
-		if age := now.Sub(o.reported); o != al && age < 2*o.again { // after that it would have reported
+		if age := now.Sub(o.reported); o != al && age < 2*o.reportWithin { // after that it would have reported
 			sum += o.using * age.Seconds()
 		}
 	}

@@ -50,9 +50,9 @@ import (
 //
 // TestLiveError of internal/sim compares all of this with what really happened.
 type liveKey struct {
-	excused quota.Units // part of the debt that is not an error
-	peak    quota.Units // deepest other debt since that was last 0
-	fine    quota.Time  // when that debt became 0; 0 while it is not
+	excused        quota.Units // part of the debt that is not an error
+	peak           quota.Units // deepest other debt since that was last 0
+	outOfDebtSince quota.Time  // when that debt became 0; 0 while it is not
 
 	low, high quota.Units // charged for needless refusals: lower and upper bound
 	full      bool        // after the last event, at time at: the level was full
@@ -159,7 +159,7 @@ func (l *Ledger) liveAfter(now quota.Time, b *bucket, gap time.Duration, cost, w
 		since = now.Add(-l.cfg.Sync / 2).Add(-gap) // a report covers the time since the last one was sent
 	}
 	if d.alone > 0 {
-		since = min(since, d.away)
+		since = min(since, d.cutOffSince)
 	}
 	back = b.env.charge(since, d.used+d.over-d.late, d.refunded, b.limit)
 	debt := b.debt()
@@ -171,7 +171,7 @@ func (l *Ledger) liveAfter(now quota.Time, b *bucket, gap time.Duration, cost, w
 		b.left -= d.late
 		return back
 	}
-	b.live.deepen(b, was, debt, d)
+	b.live.countDebt(b, was, debt, d)
 	b.live.paid(now, b, l.cfg.Sync)
 	b.live.refuse(gap <= (liveBefore-1)*l.cfg.Sync, min(gap, l.cfg.Lease)+l.cfg.Sync, cost, d.refused)
 	b.live.see(b)
@@ -268,19 +268,19 @@ func (e *liveKey) settle(debt quota.Units) {
 // still belong to the old one.
 func (e *liveKey) paid(now quota.Time, b *bucket, sync time.Duration) {
 	if b.highest().Plus(b.limit.DebtUnits()) < min(b.limit.BurstUnits(), max(quota.Token, b.refill(2*sync))) {
-		e.fine = 0
+		e.outOfDebtSince = 0
 		return
 	}
-	if e.fine == 0 {
-		e.fine = now
+	if e.outOfDebtSince == 0 {
+		e.outOfDebtSince = now
 	}
-	if now.Sub(e.fine) >= 2*sync {
+	if now.Sub(e.outOfDebtSince) >= 2*sync {
 		e.peak = 0
 	}
 }
 
-// deepen counts what a report adds to the debt, and to the debt of the window before.
-func (e *liveKey) deepen(b *bucket, was, debt quota.Units, d *delta) {
+// countDebt counts what a report adds to the debt, and to the debt of the window before.
+func (e *liveKey) countDebt(b *bucket, was, debt quota.Units, d *delta) {
 	e.excused = min(e.excused.Plus(min(max(0, debt-was), d.owed)), debt)
 	if deeper := debt - e.excused - e.peak; deeper > 0 {
 		e.peak += deeper

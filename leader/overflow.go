@@ -4,15 +4,15 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// slid ensures that the tokens of a dead process return once: when a sliding window advances, they
+// dropReturnsOfDead ensures that the tokens of a dead process return once: when a sliding window advances, they
 // return to the level as if they had been used, whatever its journal reports later.
-func (b *bucket) slid(was quota.Time) {
+func (b *bucket) dropReturnsOfDead(was quota.Time) {
 	if start, _ := b.pool.Bounds(); b.tier.Kind != quota.SlidingWindow || start == was {
 		return
 	}
 	for i := range b.allocations {
 		if al := &b.allocations[i]; al.dead {
-			al.ret = 0
+			al.returnable = 0
 		}
 	}
 }
@@ -23,15 +23,15 @@ func (b *bucket) slid(was quota.Time) {
 func (b *bucket) overflow(full quota.Units) {
 	over := b.pool.Level().Plus(b.outstandingTokens()).Plus(-full)
 	for i := range b.allocations {
-		over = over.Plus(b.allocations[i].ret)
+		over = over.Plus(b.allocations[i].returnable)
 	}
 	for i := range b.allocations {
 		if over <= 0 {
 			return
 		}
 		al := &b.allocations[i]
-		cut := min(over, max(0, al.ret-al.standing()))
-		al.ret, over = al.ret-cut, over-cut
+		cut := min(over, max(0, al.returnable-al.standing()))
+		al.returnable, over = al.returnable-cut, over-cut
 	}
 }
 

@@ -22,7 +22,7 @@ const maxPushed = 4096
 // recall recalls from all members but al that may hold or accrue more than expected.
 func (l *Ledger) recall(now quota.Time, b *bucket, al *allocation, why shortage) {
 	for i := range b.allocations {
-		if o := &b.allocations[i]; o != al && !o.closed && o.overstocked(l.cfg.Sync, why, b.batchSize()) {
+		if o := &b.allocations[i]; o != al && !o.closed && o.hasExcess(l.cfg.Sync, why, b.batchSize()) {
 			l.recallFrom(now, b, o)
 		}
 	}
@@ -38,12 +38,12 @@ func (l *Ledger) recallAll(now quota.Time, b *bucket, al *allocation) {
 	}
 }
 
-// doubt recalls, under soft, from members whose presumed use is large, if that of all is more than
+// recallPresumed recalls, under soft, from members whose presumed use is large, if that of all is more than
 // a quarter of the level that al receives: a short burst looks like the start of a surge, and only
 // these members know which it was. It returns the tokens that they hold, which al may request
 // again. If the level is at most the yield of the rate in three intervals, the presumed use is the
 // use that is always in transit, and nothing is recalled.
-func (l *Ledger) doubt(now quota.Time, b *bucket, al *allocation, g *quota.GrantEntry) (held quota.Units) {
+func (l *Ledger) recallPresumed(now quota.Time, b *bucket, al *allocation, g *quota.GrantEntry) (held quota.Units) {
 	if b.limit.Ceiling == quota.Hard || g.Level <= perSecond(b.gains, 3*l.cfg.Sync) || g.Unseen.Plus(perSecond(g.Others, l.cfg.Sync)) < g.Level/4 {
 		return 0
 	}
@@ -51,7 +51,7 @@ func (l *Ledger) doubt(now quota.Time, b *bucket, al *allocation, g *quota.Grant
 	for i := range b.allocations {
 		o := &b.allocations[i]
 		age := now.Sub(o.reported)
-		if o == al || o.closed || age >= 2*o.again || o.using*(age+l.cfg.Sync).Seconds() <= part {
+		if o == al || o.closed || age >= 2*o.reportWithin || o.using*(age+l.cfg.Sync).Seconds() <= part {
 			continue
 		}
 		held = held.Plus(o.standing())
@@ -125,7 +125,7 @@ func (l *Ledger) next(now quota.Time, b *bucket, al *allocation) (next *allocati
 		if o == al || next != nil && o.deficit <= next.deficit {
 			continue
 		}
-		lacks := l.lacks(now, o)
+		lacks := l.unmetOf(now, o)
 		if lacks == 0 {
 			continue
 		}
@@ -136,11 +136,11 @@ func (l *Ledger) next(now quota.Time, b *bucket, al *allocation) (next *allocati
 	return next, tokens
 }
 
-// overstocked reports whether the member could return something. If the rate is short, every
+// hasExcess reports whether the member could return something. If the rate is short, every
 // charged rate counts, because a member that has not reported for a while may be idle. Tokens are
 // recalled beyond the member's average need if callers of others want them, else beyond its
 // possible need.
-func (al *allocation) overstocked(sync time.Duration, why shortage, size float64) bool {
+func (al *allocation) hasExcess(sync time.Duration, why shortage, size float64) bool {
 	if why == ofRate {
 		return al.charged > 0
 	}

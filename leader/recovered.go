@@ -16,28 +16,28 @@ func (b *bucket) retire(now, died quota.Time, i int) {
 	b.wakeBy(now)
 	if !b.endures() {
 		b.keepInFlight(now, al)
-		al.leave()
+		al.clear()
 		return
 	}
 	if !al.dead {
-		al.die(died)
+		al.markDead(died)
 		b.dirty = true
 	}
 }
 
-// leave removes all tokens and demand from a member that is dead, or seems so. Its counters stay,
+// clear removes all tokens and demand from a member that is dead, or seems so. Its counters stay,
 // because a report of it may still arrive and repeats them.
-func (al *allocation) leave() {
+func (al *allocation) clear() {
 	al.void()
 	al.demand, al.live, al.using, al.tried, al.admit = 0, 0, 0, 0, 0
 	al.inFlight, al.unmet, al.closed = 0, 0, true
 }
 
-// die marks the process as dead: its tokens stay out until its journal is reported.
-func (al *allocation) die(now quota.Time) {
-	out, ret := al.out, al.ret
+// markDead marks the process as dead: its tokens stay out until its journal is reported.
+func (al *allocation) markDead(now quota.Time) {
+	out, ret := al.out, al.returnable
 	al.void()
-	al.out, al.ret, al.dead, al.closed = out, ret, true, true
+	al.out, al.returnable, al.dead, al.closed = out, ret, true, true
 	al.log().diedAt = now
 	al.demand, al.live, al.tried, al.admit = 0, 0, 0, 0
 	al.unplan()
@@ -99,11 +99,11 @@ func (b *bucket) finalReport(now quota.Time, lease time.Duration, r *quota.Repor
 		last := *e
 		last.Life = r.Incarnation
 		if al := b.deadProcess(now, r.From, &last); al != nil {
-			out, ret := al.out, al.ret
+			out, ret := al.out, al.returnable
 			used := b.settleDead(al, &last, e.Used.Plus(e.Overdrawn))
 			al.out = max(0, out-used) // its journal may know of more use
-			al.ret = min(ret, al.out)
-			b.pool.Add(-al.ret)
+			al.returnable = min(ret, al.out)
+			b.pool.Add(-al.returnable)
 		}
 		return true
 	}
@@ -166,7 +166,7 @@ func (b *bucket) settleDead(al *allocation, e *quota.ReportEntry, total quota.Un
 	if b.tier.Kind == quota.TokenBucket { // the journal has no times: its counts are at most a burst old
 		used = min(used, max(al.out, b.limit.BurstUnits()))
 	}
-	b.pool.Add(min(al.out-used, al.ret).Plus(late).Plus(back))
+	b.pool.Add(min(al.out-used, al.returnable).Plus(late).Plus(back))
 	if b.tier.Kind != quota.TokenBucket { // of a token bucket it may be the held tokens
 		b.admitted, b.attempted = b.admitted.Plus(used), b.attempted.Plus(used)
 	}
@@ -174,12 +174,12 @@ func (b *bucket) settleDead(al *allocation, e *quota.ReportEntry, total quota.Un
 		b.dirty, al.final = true, false
 	}
 	al.over, al.refunded = al.over.Plus(max(0, total-known)), max(al.refunded, e.Refunded)
-	al.out, al.ret = 0, 0
+	al.out, al.returnable = 0, 0
 	return used
 }
 
-// memory is how long a dead process is remembered, so that its journal can still be reported.
-const memory = 10 * time.Minute
+// keepDead is how long a dead process is remembered, so that its journal can still be reported.
+const keepDead = 10 * time.Minute
 
 // maxDead bounds the dead processes that a bucket remembers; the bound is two for each node if that
 // is more: all nodes may die at once, and die again.
@@ -192,7 +192,7 @@ func (al *allocation) forgottenAt(b *bucket) quota.Time {
 	case !b.endures():
 		return silent
 	case al.dead:
-		return al.log().diedAt.Add(memory)
+		return al.log().diedAt.Add(keepDead)
 	case al.closed && al.out == 0 && al.saved >= al.used.Plus(al.over):
 		return silent
 	}
@@ -213,7 +213,7 @@ func (b *bucket) forget(now quota.Time, nodes int) {
 	if over <= 0 {
 		return
 	}
-	slices.SortStableFunc(dead, func(i, j int) int { return b.allocations[i].sooner(&b.allocations[j]) })
+	slices.SortStableFunc(dead, func(i, j int) int { return b.allocations[i].forgottenBefore(&b.allocations[j]) })
 	drop := dead[:over]
 	slices.Sort(drop)
 	for _, i := range slices.Backward(drop) {
@@ -221,9 +221,9 @@ func (b *bucket) forget(now quota.Time, nodes int) {
 	}
 }
 
-// sooner orders dead processes by which is forgotten first: those whose counts are all committed,
+// forgottenBefore orders dead processes by which is forgotten first: those whose counts are all committed,
 // then those that died first.
-func (al *allocation) sooner(o *allocation) int {
+func (al *allocation) forgottenBefore(o *allocation) int {
 	if al.final != o.final {
 		if al.final {
 			return -1

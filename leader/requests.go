@@ -79,8 +79,8 @@ func (l *Ledger) forgetRequesters(now quota.Time) {
 	}
 }
 
-// once answers a decide request, and books it unless it was booked before.
-func (l *Ledger) once(now quota.Time, q *quota.Ask) quota.Answer {
+// answerOnce answers a decide request, and books it unless it was booked before.
+func (l *Ledger) answerOnce(now quota.Time, q *quota.Ask) quota.Answer {
 	if q.ID == 0 || q.Cost == 0 { // nothing can be booked twice
 		a, _ := l.answer(now, q)
 		return a

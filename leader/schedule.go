@@ -107,8 +107,8 @@ func (al *allocation) renewAt(lease time.Duration) quota.Time {
 	return al.log().promised.until.Add(-lease - foresee/4)
 }
 
-// late reports whether the promise to a member with a rate ends so soon that it must be renewed.
-func (b *bucket) late(now quota.Time, lease time.Duration) bool {
+// promiseEndsSoon reports whether the promise to a member with a rate ends so soon that it must be renewed.
+func (b *bucket) promiseEndsSoon(now quota.Time, lease time.Duration) bool {
 	if b.promises() {
 		for i := range b.allocations {
 			if b.allocations[i].renewAt(lease) < now {
@@ -156,7 +156,7 @@ func (l *Ledger) visit(now quota.Time, b *bucket) {
 	b.advance(now)
 	l.liveSweep(now, b)
 	b.forget(now, l.nodes)
-	b.dirty = b.dirty || b.late(now, l.cfg.Lease)
+	b.dirty = b.dirty || b.promiseEndsSoon(now, l.cfg.Lease)
 	shown := now.Sub(b.lastHeard()) < linger && len(l.buckets) < l.cfg.MaxKeys/2
 	if b.idle() && !shown && now >= b.keep && (!b.dirty || b.saved) {
 		l.drop(b)
@@ -197,8 +197,8 @@ type change struct {
 	soft   bool // only for buckets that keep nothing charged to it until its lease is over
 }
 
-// happens adds a change for all buckets.
-func (l *Ledger) happens(c *change) {
+// addChange adds a change for all buckets.
+func (l *Ledger) addChange(c *change) {
 	if len(l.buckets) == 0 {
 		return
 	}
@@ -234,7 +234,7 @@ func (c *change) apply(l *Ledger, b *bucket) {
 		return
 	case c.heard && len(b.outstanding) > 0:
 		b.advance(c.at)
-		b.hear(c.at, c.node, &c.known)
+		b.settleOutstanding(c.at, c.node, &c.known)
 	}
 	if !c.gone || c.soft && (b.limit.Ceiling == quota.Hard || b.endures()) {
 		return

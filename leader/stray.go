@@ -11,9 +11,9 @@ import (
 // is used, needs no line at all.
 
 const (
-	// strayPart is the inverse of the part of the burst by which the level may differ from the log
+	// deviationPart is the inverse of the part of the burst by which the level may differ from the log
 	// before the next checkpoint writes a line.
-	strayPart = 32
+	deviationPart = 32
 	// writeWithin is how long a smaller difference may last.
 	writeWithin = 10 * time.Second
 )
@@ -39,8 +39,8 @@ func (b *bucket) expected(now quota.Time) quota.Units {
 	return burst
 }
 
-// strayed is how far the level differs from the expected one.
-func (b *bucket) strayed(now quota.Time) quota.Units {
+// deviation is how far the level differs from the expected one.
+func (b *bucket) deviation(now quota.Time) quota.Units {
 	level := b.level()
 	if b.endures() {
 		m := b.recountable()
@@ -53,7 +53,7 @@ func (b *bucket) strayed(now quota.Time) quota.Units {
 // matters reports whether the next checkpoint needs a line of a changed bucket: the level is far
 // from the log's, a member closes the key or has died, or a promise will soon be used up.
 func (b *bucket) matters(now quota.Time, lease time.Duration) bool {
-	if b.answersLogged() && (b.limit.AsksLeader() || b.own.unwritten) || b.logsAll() || b.strayed(now) > b.limit.BurstUnits()/strayPart || b.late(now, lease) {
+	if b.answersLogged() && (b.limit.AsksLeader() || b.own.unwritten) || b.logsAll() || b.deviation(now) > b.limit.BurstUnits()/deviationPart || b.promiseEndsSoon(now, lease) {
 		return true
 	}
 	if !b.endures() {
@@ -67,7 +67,7 @@ func (b *bucket) matters(now quota.Time, lease time.Duration) bool {
 				return true
 			}
 		case al.closed:
-			if al.saved < al.used.Plus(al.over) || al.expects() {
+			if al.saved < al.used.Plus(al.over) || al.mayUseMore() {
 				return true
 			}
 		case b.promises() && len(al.log().pending) == 0:
@@ -91,7 +91,7 @@ func (b *bucket) logsAll() bool {
 // worthWriting reports whether a small difference is ever written: where counts endure, and where
 // it is more than the refill while a leader is elected.
 func (b *bucket) worthWriting(now quota.Time) bool {
-	return b.endures() || b.strayed(now) > b.refill(electing)
+	return b.endures() || b.deviation(now) > b.refill(electing)
 }
 
 // electing is how long a range has no leader, at least, when one dies: followers wait that long.

@@ -28,8 +28,8 @@ type listing struct{ attempted, admitted quota.Units }
 // maxDeparted bounds the keys whose counts are kept after their buckets were dropped.
 const maxDeparted = 1024
 
-// departs keeps the counts of a dropped bucket since the last TopSince.
-func (l *Ledger) departs(b *bucket) {
+// keepCounts keeps the counts of a dropped bucket since the last TopSince.
+func (l *Ledger) keepCounts(b *bucket) {
 	if b.counted != nil { // otherwise the list would keep the bucket in memory until the next TopSince
 		*b.counted, b.counted = nil, nil
 	}

@@ -31,7 +31,7 @@ func TestTopSince(t *testing.T) {
 			truth[k.Key] += cost
 			switch rng.IntN(12) {
 			case 0:
-				l.departs(b)
+				l.keepCounts(b)
 				delete(l.buckets, k)
 				b.dropped = true
 			case 1:
@@ -49,7 +49,7 @@ func TestTopSinceSaturates(t *testing.T) {
 	k, lost := quota.Key{LimitName: quota.LimitName{Namespace: "n", Limit: "l"}, Key: "k"}, quota.LimitName{Namespace: "n", Limit: "m"}
 	l := &Ledger{buckets: map[quota.Key]*bucket{}, departed: map[quota.Key]listing{}, lost: map[quota.LimitName]quota.Units{lost: quota.Most}}
 	for range 2 {
-		l.departs(&bucket{key: k, bookState: bookState{attempted: math.MaxInt64, admitted: math.MaxInt64}})
+		l.keepCounts(&bucket{key: k, bookState: bookState{attempted: math.MaxInt64, admitted: math.MaxInt64}})
 	}
 	l.note(0, &bucket{key: k, visitState: visitState{alarm: never}, bookState: bookState{attempted: quota.Most, admitted: quota.Most}})
 	l.note(0, &bucket{key: quota.Key{LimitName: lost, Key: "k"}, visitState: visitState{alarm: never}, bookState: bookState{attempted: 1}})

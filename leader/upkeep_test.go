@@ -254,7 +254,7 @@ func TestCountedLetsGo(t *testing.T) {
 		b := &bucket{key: quota.Key{Key: strconv.Itoa(i)}, visitState: visitState{alarm: never}, bookState: bookState{attempted: 1}}
 		l.note(0, b)
 		if open = append(open, b); len(open) > alive {
-			l.departs(open[0])
+			l.keepCounts(open[0])
 			open[0].dropped = true
 			open = open[1:]
 		}
@@ -281,7 +281,7 @@ func TestCountedPlaces(t *testing.T) {
 		b := &bucket{key: quota.Key{Key: strconv.Itoa(i)}, visitState: visitState{alarm: never}, bookState: bookState{attempted: 1}}
 		l.note(0, b)
 		if last != nil {
-			l.departs(last)
+			l.keepCounts(last)
 		}
 		last = b
 	}

@@ -348,6 +348,6 @@ func (s *Service) verifyOne(ctx context.Context, d *unverified) error {
 
 // windowOver reports whether an entry counts for a window that has ended.
 func (s *Service) windowOver(e *quota.ReportEntry) bool {
-	loan := s.cfg.Aggregator.Allocate(s.node.Now, e.Key, aggregator.AllocationRequest{Look: true})
-	return e.Window != 0 && e.Window < loan.Window
+	fromNode := s.cfg.Aggregator.Allocate(s.node.Now, e.Key, aggregator.AllocationRequest{Look: true})
+	return e.Window != 0 && e.Window < fromNode.Window
 }

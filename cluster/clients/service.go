@@ -166,7 +166,7 @@ type parent struct {
 	news *news
 }
 
-// Recalls implements clientledger.Trunk.
+// Recalls implements clientledger.Parent.
 func (t parent) Recalls() []quota.Key {
 	t.news.mu.Lock()
 	defer t.news.mu.Unlock()

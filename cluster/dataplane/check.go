@@ -114,7 +114,7 @@ func (d *Decider) complete(c *aggregator.Call, unasked *sync.Map) (ok bool) {
 	for c.Need != aggregator.Nothing {
 		if c.Need == aggregator.Grant {
 			wait := d.cfg.GrantWait
-			if c.First { // in place of the leader's answer, for which half of the time is left
+			if c.FirstGrant { // in place of the leader's answer, for which half of the time is left
 				wait = max(wait, d.cfg.AskWait/2)
 			}
 			ok = d.awaitGrant(c, began.Add(wait))

@@ -55,15 +55,15 @@ var (
 // Apply proposes data and waits until this replica has applied it. It returns the state machine's
 // result. The errors document which of them leave the outcome open.
 func (g *Group) Apply(ctx context.Context, data []byte) (any, error) {
-	g.host.logs.Hurry()
+	g.host.logs.EndCoalescing()
 	a, err := g.apply(ctx, raft.Log{Data: data})
 	return a.result, err
 }
 
-// ApplyPatiently is Apply for data that nobody waits for: each replica may hold it back a little, to sync it together
+// ApplyDeferrable is Apply for data that no caller waits for: each replica may hold it back for up to 25 ms, to sync it together
 // with the entries of other groups.
-func (g *Group) ApplyPatiently(ctx context.Context, data []byte) (any, error) {
-	a, err := g.apply(ctx, raft.Log{Data: data, Extensions: []byte(sharedlog.Patient)})
+func (g *Group) ApplyDeferrable(ctx context.Context, data []byte) (any, error) {
+	a, err := g.apply(ctx, raft.Log{Data: data, Extensions: []byte(sharedlog.Deferrable)})
 	return a.result, err
 }
 

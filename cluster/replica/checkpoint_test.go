@@ -151,7 +151,7 @@ func TestPatientCheckpoints(t *testing.T) {
 	}
 	s.checkpointAll(t.Context())
 	if p, h := n.patient.Load(), n.hasty.Load(); p != 1 || h != 0 {
-		t.Errorf("nobody waits: %d patient entries and %d in haste, want 1 and 0", p, h)
+		t.Errorf("no caller waits: %d deferrable entries and %d urgent ones, want 1 and 0", p, h)
 	}
 	ask := quota.Report{Term: 1, From: "n1", Incarnation: 1, Seq: 2, Entries: []quota.ReportEntry{{Key: quota.Key{LimitName: hard.LimitName, Key: "k"}, Epoch: 2, Want: 20 * quota.Token}}}
 	if _, ok := r.report(&ask, nil); !ok {

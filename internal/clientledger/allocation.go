@@ -31,19 +31,19 @@ type allocation struct {
 	flight    []flight    // unacknowledged grants of tokens
 	grants    quota.Seq
 
-	closed   bool    // the client has closed it; kept so that a repeated report is not counted again
-	demand   float64 // attempted Units per second
-	reported quota.Time
-	again    time.Duration
-	parked   bool        // its callers still wait: the last grant did not refuse them
-	wait     quota.Units // Units that its callers wait for, or were refused
-	waitAt   quota.Time
-	queued   bool        // in bucket.queue
-	spoken   quota.Units // part of the level that its callers are about to use
-	beyond   quota.Units // part of spoken that counts in bucket.spoken: under soft, the use beyond allocated tokens
-	credit   quota.Units // part of the level that it may overdraw by the last grant or any unacknowledged one
-	last     quota.Units // credit of the last grant
-	recalled quota.Time
+	closed      bool    // the client has closed it; kept so that a repeated report is not counted again
+	demand      float64 // attempted Units per second
+	reported    quota.Time
+	again       time.Duration
+	callersWait bool        // its callers still wait: the last grant did not refuse them
+	wait        quota.Units // Units that its callers wait for, or were refused
+	waitAt      quota.Time
+	queued      bool        // in bucket.queue
+	awaited     quota.Units // part of the level that its callers are about to use
+	beyond      quota.Units // part of spoken that counts in bucket.spoken: under soft, the use beyond allocated tokens
+	credit      quota.Units // part of the level that it may overdraw by the last grant or any unacknowledged one
+	last        quota.Units // credit of the last grant
+	recalled    quota.Time
 }
 
 type flight struct {
@@ -51,9 +51,9 @@ type flight struct {
 	tokens quota.Units
 }
 
-// maxFlight bounds unacknowledged grants of tokens. At the bound, a client gets no tokens until it
+// maxUnacked bounds unacknowledged grants of tokens. At the bound, a client gets no tokens until it
 // acknowledges.
-const maxFlight = 8
+const maxUnacked = 8
 
 // keysPerFree is how many keys one owner may have for each free one. So one owner has at most seven
 // eighths of all, and others find room.
@@ -102,13 +102,13 @@ func (l *Ledger) drop(al *allocation) {
 // quiet removes the client's demand, credit and waiting callers from the sums of the key.
 func (al *allocation) quiet() {
 	al.bucket.ask(al, 0)
-	al.bucket.speak(al, 0)
+	al.bucket.setAwaited(al, 0)
 	al.bucket.promise(al, 0)
 	al.bucket.leave(al)
 }
 
-// owe sets what is allocated.
-func (al *allocation) owe(u quota.Units) {
+// setAllocated sets what is allocated.
+func (al *allocation) setAllocated(u quota.Units) {
 	al.bucket.allocated += u - al.allocated
 	al.allocated = u
 }
@@ -117,7 +117,7 @@ func (al *allocation) owe(u quota.Units) {
 // again.
 func (al *allocation) void() {
 	if al.gen != al.bucket.gen {
-		al.owe(0)
+		al.setAllocated(0)
 		al.gen, al.unbacked, al.lost, al.held, al.flight = al.bucket.gen, 0, 0, 0, al.flight[:0]
 	}
 }
@@ -135,7 +135,7 @@ func (l *Ledger) settle(al *allocation, e *quota.ReportEntry) (d booked, ok bool
 	case e.Epoch < al.epoch:
 		return d, false
 	case e.Epoch > al.epoch:
-		l.lose(al)
+		l.expire(al)
 		al.begin(e.Epoch)
 	}
 	if e.Refunded < al.refunded { // Refunded restarts from 0 in each window
@@ -159,7 +159,7 @@ func (l *Ledger) settle(al *allocation, e *quota.ReportEntry) (d booked, ok bool
 	if e.Final { // it would ignore grants on their way
 		al.held, al.flight = 0, al.flight[:0]
 	}
-	al.reckon(used, &s)
+	al.settleTokens(used, &s)
 	d.back = max(0, s.Back-s.Void-s.Used)
 	l.parent.Settle(l.clock, al.bucket.key, s)
 	return d, true
@@ -197,9 +197,9 @@ func (al *allocation) begin(epoch quota.Seq) {
 	al.grants, al.flight, al.given, al.lost, al.held = 0, al.flight[:0], 0, 0, 0
 }
 
-// reckon sets in s which tokens are used and which return, now that used more were used, and
+// settleTokens sets in s which tokens are used and which return, now that used more were used, and
 // reduces the allocation to what the client may still hold.
-func (al *allocation) reckon(used quota.Units, s *aggregator.Settlement) {
+func (al *allocation) settleTokens(used quota.Units, s *aggregator.Settlement) {
 	live := used // of the present allocation, which ends with the window, except for a sliding one
 	if l := al.bucket.limit; l == nil || l.Kind != quota.SlidingWindow {
 		live -= min(live, s.Late)
@@ -214,7 +214,7 @@ func (al *allocation) reckon(used quota.Units, s *aggregator.Settlement) {
 	s.Void = min(al.unbacked, s.Back)
 	s.Used, s.Overdrawn, s.Alone = s.Used-mine, s.Overdrawn+mine, s.Alone+mine
 	al.unbacked -= s.Void
-	al.owe(stands)
+	al.setAllocated(stands)
 	// What was booked as lost, and neither was used nor is held, was not used.
 	if back := al.lost - min(al.lost, al.held.Plus(al.flying())); back > 0 {
 		al.lost -= back
@@ -249,16 +249,16 @@ func (al *allocation) late(e *quota.ReportEntry, used, over quota.Units) quota.U
 	return 0
 }
 
-// lose ends the allocation of a client that has not reported its use: under hard it counts as used
+// expire ends the allocation of a client that has not reported its use: under hard it counts as used
 // until the client reports otherwise; under soft it returns.
-func (l *Ledger) lose(al *allocation) {
+func (l *Ledger) expire(al *allocation) {
 	al.void()
 	s := aggregator.Settlement{Gen: al.gen, Back: al.allocated, Void: al.unbacked}
 	if limit := al.bucket.limit; limit == nil || limit.Ceiling == quota.Hard {
 		s.Used = al.allocated - al.unbacked
 		al.lost += s.Used
 	}
-	al.owe(0)
+	al.setAllocated(0)
 	al.unbacked, al.flight = 0, al.flight[:0]
 	l.parent.Settle(l.clock, al.bucket.key, s)
 }

@@ -20,8 +20,8 @@ var _ allocatedOf = (*aggregator.Aggregator)(nil)
 func (l *Ledger) Check(now quota.Time) error {
 	l.now = now
 	for k, b := range l.keys {
-		loan := l.look(k)
-		b.learn(&loan)
+		fromNode := l.look(k)
+		b.learn(&fromNode)
 		var allocated, spoken, wait, credit quota.Units
 		for i, al := range b.allocations {
 			al.void()

@@ -25,8 +25,8 @@ type bucket struct {
 	queue     []*allocation // allocations that wait for tokens, longest first
 	listed    bool          // in Ledger.waiting
 
-	usual   float64 // demand, averaged over some intervals
-	usualAt quota.Time
+	averageDemand float64 // demand, averaged over some intervals
+	usualAt       quota.Time
 
 	level    float64     // water level of the division, Units per second; +Inf if all demand is covered
 	spare    quota.Units // allocated to clients beyond their expected use
@@ -85,14 +85,14 @@ func (b *bucket) ask(al *allocation, demand float64) {
 	al.demand = demand
 }
 
-// speak sets the part of the level that a client's callers are about to use.
-func (b *bucket) speak(al *allocation, u quota.Units) {
+// setAwaited sets the part of the level that a client's callers are about to use.
+func (b *bucket) setAwaited(al *allocation, u quota.Units) {
 	beyond := u
 	if b.limit != nil && b.limit.Ceiling == quota.Soft {
 		beyond = max(0, u-al.allocated)
 	}
 	b.spoken += beyond - al.beyond
-	al.spoken, al.beyond = u, beyond
+	al.awaited, al.beyond = u, beyond
 }
 
 // promise sets the part of the level that a client may overdraw.
@@ -108,9 +108,9 @@ func (al *allocation) extend(u quota.Units) {
 	al.last = u
 }
 
-// redeem ends the credit of earlier grants, if the client has applied the last one: its overdrafts
+// endEarlierCredits ends the credit of earlier grants, if the client has applied the last one: its overdrafts
 // by them are in its report.
-func (al *allocation) redeem(applied quota.Seq) {
+func (al *allocation) endEarlierCredits(applied quota.Seq) {
 	if applied >= al.grants {
 		al.bucket.promise(al, al.last)
 	}
@@ -133,8 +133,8 @@ func (b *bucket) fade(now quota.Time, al *allocation, sync time.Duration) {
 	if al.demand > 0 && now.Sub(al.reported) > al.again+3*sync {
 		b.ask(al, 0)
 	}
-	if al.spoken > 0 && now.Sub(al.reported) > 2*sync {
-		b.speak(al, 0)
+	if al.awaited > 0 && now.Sub(al.reported) > 2*sync {
+		b.setAwaited(al, 0)
 	}
 	if al.credit > 0 && now.Sub(al.reported) > al.again+3*sync {
 		b.promise(al, 0)
@@ -145,23 +145,23 @@ func (b *bucket) fade(now quota.Time, al *allocation, sync time.Duration) {
 // state of the key before this entry. asks is false if the client counted nothing.
 func (l *Ledger) grant(al *allocation, e *quota.ReportEntry, before *aggregator.Allocation, asks bool) (quota.GrantEntry, bool) {
 	b := al.bucket
-	b.speak(al, 0)
+	b.setAwaited(al, 0)
 	b.leave(al)
 	var want, part quota.Units
-	if (asks || e.Want > 0) && len(al.flight) < maxFlight {
+	if (asks || e.Want > 0) && len(al.flight) < maxUnacked {
 		want = l.need(al, e)
 		part = min(want, l.share(al, before, e.Want))
 	}
 	urgent := max(0, min(want, e.Want-al.allocated)) // needed by callers that wait
-	loan := l.allocate(al, part, b.wait+max(0, urgent-min(part, before.Held)))
-	if loan.Limit == nil {
+	fromNode := l.allocate(al, part, b.wait+max(0, urgent-min(part, before.Held)))
+	if fromNode.Limit == nil {
 		return quota.GrantEntry{}, false
 	}
-	g := l.tell(al, &loan, loan.Tokens, e.Want)
-	if short := urgent - loan.Tokens; short > 0 {
-		al.parked = g.Level-g.Unseen >= e.Want && (loan.Limit.Ceiling == quota.Hard || !loan.NoneFree)
+	g := l.grantTokens(al, &fromNode, fromNode.Tokens, e.Want)
+	if short := urgent - fromNode.Tokens; short > 0 {
+		al.callersWait = g.Level-g.Unseen >= e.Want && (fromNode.Limit.Ceiling == quota.Hard || !fromNode.NoneFree)
 		l.enqueue(al, short)
-		if loan.NoneFree || loan.CutOff {
+		if fromNode.NoneFree || fromNode.CutOff {
 			l.recall(b, al)
 		}
 	}
@@ -171,12 +171,12 @@ func (l *Ledger) grant(al *allocation, e *quota.ReportEntry, before *aggregator.
 // allocatable is how much of the node's tokens may be allocated to a client: under soft, of what is
 // promised to others only little.
 func (l *Ledger) allocatable(al *allocation) quota.Units {
-	b, loan := al.bucket, l.look(al.bucket.key)
-	if loan.Limit == nil || loan.Limit.Ceiling == quota.Hard {
+	b, fromNode := al.bucket, l.look(al.bucket.key)
+	if fromNode.Limit == nil || fromNode.Limit.Ceiling == quota.Hard {
 		return quota.Most
 	}
-	elsewhere := max(0, loan.Level-loan.Unseen-loan.Held-b.allocated)
-	return max(little, loan.Held-max(0, b.credit-al.credit-elsewhere))
+	elsewhere := max(0, fromNode.Level-fromNode.Unseen-fromNode.Held-b.allocated)
+	return max(little, fromNode.Held-max(0, b.credit-al.credit-elsewhere))
 }
 
 // allocate allocates up to tokens to a client. wait is what its callers, and those of other
@@ -185,65 +185,65 @@ func (l *Ledger) allocate(al *allocation, tokens, wait quota.Units) aggregator.A
 	if tokens > little && al.bucket.credit > al.credit {
 		tokens = min(tokens, l.allocatable(al))
 	}
-	loan := l.parent.Allocate(l.clock, al.bucket.key, aggregator.AllocationRequest{Tokens: tokens, Wait: wait})
-	if loan.Limit == nil {
-		return loan
+	fromNode := l.parent.Allocate(l.clock, al.bucket.key, aggregator.AllocationRequest{Tokens: tokens, Wait: wait})
+	if fromNode.Limit == nil {
+		return fromNode
 	}
-	al.bucket.learn(&loan)
+	al.bucket.learn(&fromNode)
 	al.void()
-	al.owe(al.allocated + loan.Tokens)
-	al.given = al.given.Plus(loan.Tokens)
-	if loan.Unbacked {
-		al.unbacked += loan.Tokens
+	al.setAllocated(al.allocated + fromNode.Tokens)
+	al.given = al.given.Plus(fromNode.Tokens)
+	if fromNode.Unbacked {
+		al.unbacked += fromNode.Tokens
 	}
-	return loan
+	return fromNode
 }
 
-// tell makes a grant of tokens that were allocated.
-func (l *Ledger) tell(al *allocation, loan *aggregator.Allocation, tokens, want quota.Units) quota.GrantEntry {
+// grantTokens makes a grant of tokens that were allocated.
+func (l *Ledger) grantTokens(al *allocation, fromNode *aggregator.Allocation, tokens, want quota.Units) quota.GrantEntry {
 	al.grants++
 	if tokens > 0 {
 		al.flight = append(al.flight, flight{al.grants, tokens})
 	}
-	al.lease = l.now.Add(min(l.cfg.Lease, loan.Lease))
-	al.again = l.again(al.bucket, loan)
-	g := l.told(al, loan)
-	if loan.Limit.Ceiling == quota.Soft {
-		al.extend(l.creditOf(al, loan, want))
+	al.lease = l.now.Add(min(l.cfg.Lease, fromNode.Lease))
+	al.again = l.again(al.bucket, fromNode)
+	g := l.grantState(al, fromNode)
+	if fromNode.Limit.Ceiling == quota.Soft {
+		al.extend(l.creditOf(al, fromNode, want))
 		if g.Credit = al.last; al.bucket.settle(l.now, l.cfg.Sync) {
 			g.Credit = max(g.Credit, min(g.Level-g.Unseen, little))
 		}
 	}
-	if loan.Limit.Ceiling == quota.Soft && g.Level-g.Unseen >= want {
-		al.bucket.speak(al, want)
+	if fromNode.Limit.Ceiling == quota.Soft && g.Level-g.Unseen >= want {
+		al.bucket.setAwaited(al, want)
 	} else {
-		al.bucket.speak(al, min(want, tokens))
+		al.bucket.setAwaited(al, min(want, tokens))
 	}
 	g.Tokens = tokens
 	return g
 }
 
-// told returns a grant entry with the state of the key, without tokens.
-func (l *Ledger) told(al *allocation, loan *aggregator.Allocation) quota.GrantEntry {
+// grantState returns a grant entry with the state of the key, without tokens.
+func (l *Ledger) grantState(al *allocation, fromNode *aggregator.Allocation) quota.GrantEntry {
 	b := al.bucket
-	free, level := loan.Held, loan.Level
-	if !loan.NoneFree {
-		free = max(free, loan.Level-loan.Unseen)
+	free, level := fromNode.Held, fromNode.Level
+	if !fromNode.NoneFree {
+		free = max(free, fromNode.Level-fromNode.Unseen)
 	}
-	if loan.Limit.Ceiling == quota.Hard { // the node's tokens are available, whatever its leader sets aside
-		level = max(level, loan.Held)
+	if fromNode.Limit.Ceiling == quota.Hard { // the node's tokens are available, whatever its leader sets aside
+		level = max(level, fromNode.Held)
 	}
-	unseen := loan.Unseen
-	if loan.Limit.Ceiling == quota.Soft { // other clients may use their tokens, and a recall may return them
+	unseen := fromNode.Unseen
+	if fromNode.Limit.Ceiling == quota.Soft { // other clients may use their tokens, and a recall may return them
 		unseen, free = unseen.Plus(b.allocated-al.allocated), free.Plus(max(0, b.spare-l.spare(al)))
 	}
 	g := quota.GrantEntry{
 		Key: b.key, Epoch: al.epoch, Seq: al.grants, Lease: al.lease.Sub(l.now), Cap: al.allocated,
-		Level: level - (b.spoken - al.beyond), Unseen: unseen, Aside: loan.Aside, Free: free, Others: b.others(al, loan), Again: al.again,
-		Slope: loan.Slope, Burst: loan.Limit.BurstUnits(), WindowStart: b.win,
+		Level: level - (b.spoken - al.beyond), Unseen: unseen, Aside: fromNode.Aside, Free: free, Others: b.others(al, fromNode), Again: al.again,
+		Slope: fromNode.Slope, Burst: fromNode.Limit.BurstUnits(), WindowStart: b.win,
 	}
-	if loan.Until != 0 {
-		g.WindowEnd = loan.Until
+	if fromNode.Until != 0 {
+		g.WindowEnd = fromNode.Until
 	}
 	return g
 }
@@ -255,13 +255,13 @@ func (l *Ledger) spare(al *allocation) quota.Units {
 
 // creditOf is what a client may overdraw until its next grant: half of this node's part of the
 // level that is not promised yet, and at most its expected need, or an equal part of that half.
-func (l *Ledger) creditOf(al *allocation, loan *aggregator.Allocation, want quota.Units) quota.Units {
+func (l *Ledger) creditOf(al *allocation, fromNode *aggregator.Allocation, want quota.Units) quota.Units {
 	b := al.bucket
-	part := 1 / float64(max(1, loan.Nodes))
-	if here := max(b.demand, float64(loan.Demand)); loan.HasLevel && here > 0 {
-		part = max(part, here/(here+float64(loan.Others)))
+	part := 1 / float64(max(1, fromNode.Nodes))
+	if here := max(b.demand, float64(fromNode.Demand)); fromNode.HasLevel && here > 0 {
+		part = max(part, here/(here+float64(fromNode.Others)))
 	}
-	free := max(0, part*float64(loan.Level-loan.Unseen-b.allocated)-float64(max(b.credit-al.credit, b.spoken-al.beyond))) / 2
+	free := max(0, part*float64(fromNode.Level-fromNode.Unseen-b.allocated)-float64(max(b.credit-al.credit, b.spoken-al.beyond))) / 2
 	credit := quota.RoundUnits(min(free, max(float64(want), al.demand*ahead*l.cfg.Sync.Seconds(), free/float64(len(b.allocations)))))
 	return credit - credit%quota.Token
 }
@@ -270,18 +270,18 @@ func (l *Ledger) creditOf(al *allocation, loan *aggregator.Allocation, want quot
 // clients' knowledge of each other's demand is right, and so are their estimates.
 func (b *bucket) settle(now quota.Time, sync time.Duration) bool {
 	if b.usualAt > 0 {
-		b.usual += (1 - math.Exp(-now.Sub(b.usualAt).Seconds()/(3*sync.Seconds()))) * (b.demand - b.usual)
+		b.averageDemand += (1 - math.Exp(-now.Sub(b.usualAt).Seconds()/(3*sync.Seconds()))) * (b.demand - b.averageDemand)
 	}
 	b.usualAt = now
 	chance := deviations * math.Sqrt(b.demand*float64(quota.Token)/(3*sync.Seconds()))
-	return b.demand <= 1.5*b.usual+chance
+	return b.demand <= 1.5*b.averageDemand+chance
 }
 
 // others is the demand in the whole cluster except for this client, less one standard deviation of
 // the demand at this node.
-func (b *bucket) others(al *allocation, loan *aggregator.Allocation) quota.Units {
-	here := max(0, max(b.demand, float64(loan.Demand))-al.demand)
-	return loan.Others + quota.RoundUnits(max(0, here-math.Sqrt(here*float64(quota.Token))))
+func (b *bucket) others(al *allocation, fromNode *aggregator.Allocation) quota.Units {
+	here := max(0, max(b.demand, float64(fromNode.Demand))-al.demand)
+	return fromNode.Others + quota.RoundUnits(max(0, here-math.Sqrt(here*float64(quota.Token))))
 }
 
 // foreseen is the probable use by a client until it reports again, in Units.
@@ -306,30 +306,30 @@ func (l *Ledger) need(al *allocation, e *quota.ReportEntry) quota.Units {
 
 // share is how much of the node's tokens a client may have: its need while there is enough for all,
 // else its max-min fair share. Clients that wait come first.
-func (l *Ledger) share(al *allocation, loan *aggregator.Allocation, want quota.Units) quota.Units {
+func (l *Ledger) share(al *allocation, fromNode *aggregator.Allocation, want quota.Units) quota.Units {
 	b := al.bucket
-	level := l.waterLevel(b, loan)
+	level := l.waterLevel(b, fromNode)
 	if math.IsInf(level, 1) && b.wait == 0 {
 		return quota.Most
 	}
 	part := quota.RoundUnits(min(al.demand, level)*ahead*l.cfg.Sync.Seconds()) - al.allocated
-	if free := loan.Held - b.wait; free >= want { // at least the request that callers wait for
+	if free := fromNode.Held - b.wait; free >= want { // at least the request that callers wait for
 		part = max(part, want)
 	}
-	return max(0, min(part, loan.Held-b.wait))
+	return max(0, min(part, fromNode.Held-b.wait))
 }
 
 // waterLevel is the most that any client gets per second when the node's tokens are divided max-min
 // fairly by demand; infinite when there is enough for all. It is recomputed four times an interval,
 // together with the spare part of the allocations.
-func (l *Ledger) waterLevel(b *bucket, loan *aggregator.Allocation) float64 {
+func (l *Ledger) waterLevel(b *bucket, fromNode *aggregator.Allocation) float64 {
 	if b.levelAt > 0 && l.now.Sub(b.levelAt) < l.cfg.Sync/4 {
 		return b.level
 	}
 	b.levelAt = l.now
 	horizon := ahead * l.cfg.Sync.Seconds()
 	b.level = math.Inf(1)
-	if avail := float64(loan.Rate) + float64(loan.Held)/horizon; b.demand > avail {
+	if avail := float64(fromNode.Rate) + float64(fromNode.Held)/horizon; b.demand > avail {
 		b.level = fairshare.Level(len(b.allocations), func(i int) float64 { return b.allocations[i].demand }, avail)
 	}
 	b.spare = 0
@@ -343,11 +343,11 @@ func (l *Ledger) waterLevel(b *bucket, loan *aggregator.Allocation) float64 {
 
 // again is when a client should report next: after one interval while the limit is contended,
 // rarely while use is far below it.
-func (l *Ledger) again(b *bucket, loan *aggregator.Allocation) time.Duration {
-	total := float64(loan.Others) + max(b.demand, float64(loan.Demand))
-	burst, avail := float64(loan.Limit.BurstUnits()), float64(loan.Slope)
-	if loan.Limit.Kind != quota.TokenBucket { // only the present level is available
-		avail += float64(max(0, loan.Level)) / (ahead * l.cfg.Sync.Seconds())
+func (l *Ledger) again(b *bucket, fromNode *aggregator.Allocation) time.Duration {
+	total := float64(fromNode.Others) + max(b.demand, float64(fromNode.Demand))
+	burst, avail := float64(fromNode.Limit.BurstUnits()), float64(fromNode.Slope)
+	if fromNode.Limit.Kind != quota.TokenBucket { // only the present level is available
+		avail += float64(max(0, fromNode.Level)) / (ahead * l.cfg.Sync.Seconds())
 	}
 	if total <= 0 || total > avail/2 {
 		return l.cfg.Sync

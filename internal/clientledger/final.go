@@ -23,7 +23,7 @@ func (l *Ledger) Final(now quota.Time, r *quota.Report) error {
 	if c := l.clients[r.From]; c != nil && c.session == at { // its stream broke, and this node has not noticed yet
 		l.part(c)
 	}
-	c := l.parted[at]
+	c := l.broken[at]
 	if c == nil {
 		switch {
 		case l.settled.has(at):
@@ -51,8 +51,8 @@ func (l *Ledger) last(c *client, e *quota.ReportEntry) {
 	}
 	final := *e
 	final.Final, final.Held = true, 0
-	loan := l.look(e.Key)
-	if loan.Limit == nil {
+	fromNode := l.look(e.Key)
+	if fromNode.Limit == nil {
 		l.cancel(c, e.Key)
 		return
 	}
@@ -60,7 +60,7 @@ func (l *Ledger) last(c *client, e *quota.ReportEntry) {
 	if al == nil {
 		return
 	}
-	al.bucket.learn(&loan)
+	al.bucket.learn(&fromNode)
 	al.void()
 	if _, ok := l.settle(al, &final); ok {
 		al.quiet()
@@ -73,11 +73,11 @@ func (l *Ledger) finish(c *client) {
 	for _, al := range c.keys {
 		al.void()
 		l.parent.Settle(l.clock, al.bucket.key, aggregator.Settlement{Gen: al.gen, Back: al.allocated, Void: al.unbacked, Refunded: al.lost})
-		al.owe(0)
+		al.setAllocated(0)
 		al.unbacked, al.lost = 0, 0
 		l.drop(al)
 	}
-	delete(l.parted, c.session)
+	delete(l.broken, c.session)
 	l.settled.add(l.now, c.session)
 }
 
@@ -114,8 +114,8 @@ type inherited struct {
 
 // ended is the part of fresh use that belongs to a window that has ended.
 func (l *Ledger) ended(e *quota.ReportEntry, fresh quota.Units) quota.Units {
-	loan := l.look(e.Key)
-	if win := window(&loan); e.Window != 0 && e.Window < win {
+	fromNode := l.look(e.Key)
+	if win := window(&fromNode); e.Window != 0 && e.Window < win {
 		return fresh
 	}
 	return 0

@@ -39,7 +39,7 @@ type Ledger struct {
 	clock  aggregator.Clock // returns now
 
 	clients     map[quota.NodeID]*client // sessions whose stream lives
-	parted      map[session]*client      // sessions whose stream broke, until they are settled
+	broken      map[session]*client      // sessions whose stream broke, until they are settled
 	settled     memory[session]          // settled sessions
 	forgotten   memory[session]          // sessions that waited too long to be settled
 	inherited   memory[inherited]        // booked parts of last reports
@@ -80,7 +80,7 @@ type client struct {
 func New(cfg Config, t Parent) *Ledger {
 	l := &Ledger{
 		cfg: cfg.WithDefaults(), parent: t,
-		clients: map[quota.NodeID]*client{}, parted: map[session]*client{}, keys: map[quota.Key]*bucket{}, owned: map[string]int{},
+		clients: map[quota.NodeID]*client{}, broken: map[session]*client{}, keys: map[quota.Key]*bucket{}, owned: map[string]int{},
 	}
 	l.settled.init()
 	l.forgotten.init()
@@ -112,7 +112,7 @@ func (l *Ledger) Attach(now quota.Time, id quota.NodeID, owner string, inc quota
 	switch {
 	case term == 0:
 		return errors.New("attachment: 0; must be 1 or more")
-	case was != nil && !was.older(at) || l.parted[at] != nil || l.settled.has(at):
+	case was != nil && !was.older(at) || l.broken[at] != nil || l.settled.has(at):
 		return fmt.Errorf("%v: is not newer than what is known", at)
 	case was == nil && len(l.clients) >= l.cfg.MaxClients:
 		return ErrFull
@@ -139,12 +139,12 @@ func (l *Ledger) Detach(now quota.Time, id quota.NodeID, inc quota.Incarnation, 
 // now.
 func (l *Ledger) part(c *client) {
 	delete(l.clients, c.id)
-	if len(l.parted) >= l.cfg.MaxClients {
+	if len(l.broken) >= l.cfg.MaxClients {
 		l.end(c)
 		return
 	}
 	c.since = l.now
-	l.parted[c.session] = c
+	l.broken[c.session] = c
 	for _, al := range c.keys {
 		al.quiet()
 	}
@@ -155,10 +155,10 @@ func (l *Ledger) part(c *client) {
 func (l *Ledger) end(c *client) {
 	l.forgotten.add(l.now, c.session)
 	for _, al := range c.keys {
-		l.lose(al)
+		l.expire(al)
 		l.drop(al)
 	}
-	delete(l.parted, c.session)
+	delete(l.broken, c.session)
 }
 
 // remember is how long a broken session waits for its last report.
@@ -168,7 +168,7 @@ const remember = time.Minute
 // sessions that broke a minute ago. Call it about once a second.
 func (l *Ledger) Sweep(now quota.Time) {
 	l.now = now
-	for _, c := range l.parted {
+	for _, c := range l.broken {
 		l.sweep(c)
 		if now.Sub(c.since) >= remember {
 			l.end(c)
@@ -186,7 +186,7 @@ func (l *Ledger) Sweep(now quota.Time) {
 func (l *Ledger) sweep(c *client) {
 	for _, al := range c.keys {
 		if al.allocated > 0 && l.now >= al.lease.Add(leaseSlack) {
-			l.lose(al)
+			l.expire(al)
 		}
 		if al.closed && c.since == 0 && l.now.Sub(al.reported) >= closedFor {
 			l.drop(al)

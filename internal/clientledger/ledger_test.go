@@ -208,7 +208,7 @@ func TestHeldIsLevel(t *testing.T) {
 		l := bucketLimit(c.ceiling, 100, 100)
 		w := newWorld(t, l, 0)
 		al := &allocation{bucket: &bucket{key: quota.Key{LimitName: l.LimitName, Key: "k"}, limit: &l}}
-		if g := w.b.told(al, &aggregator.Allocation{Limit: &l, Held: 40 * quota.Token, Level: c.level, NoneFree: true}); g.Level != c.want {
+		if g := w.b.grantState(al, &aggregator.Allocation{Limit: &l, Held: 40 * quota.Token, Level: c.level, NoneFree: true}); g.Level != c.want {
 			t.Errorf("%v at %v: a client is told %v; want %v", c.ceiling, c.level, g.Level, c.want)
 		}
 	}

@@ -62,12 +62,12 @@ const grantWait = 18 * time.Millisecond
 
 // waits reports whether a client's callers may still wait, or it will probably use the tokens soon.
 func (l *Ledger) waits(al *allocation) bool {
-	if al.wait <= 0 || al.at < 0 || al.c.since != 0 || len(al.flight) >= maxFlight {
+	if al.wait <= 0 || al.at < 0 || al.c.since != 0 || len(al.flight) >= maxUnacked {
 		return false
 	}
 	age := l.now.Sub(al.waitAt)
 	busy := al.demand*2*l.cfg.Sync.Seconds() >= float64(quota.Token)
-	return al.parked && age <= grantWait || busy && age <= 3*l.cfg.Sync
+	return al.callersWait && age <= grantWait || busy && age <= 3*l.cfg.Sync
 }
 
 // serve allocates available tokens to the clients that wait, the longest waiting first.
@@ -75,12 +75,12 @@ func (l *Ledger) serve(b *bucket) {
 	for len(b.queue) > 0 && len(l.pushed) < maxPushed {
 		al := b.queue[0]
 		if l.waits(al) {
-			loan := l.allocate(al, al.wait, 0)
-			if loan.Limit == nil || loan.Tokens == 0 {
+			fromNode := l.allocate(al, al.wait, 0)
+			if fromNode.Limit == nil || fromNode.Tokens == 0 {
 				return
 			}
 			b.leave(al)
-			l.pushed = append(l.pushed, l.grantTo(al.c, []quota.GrantEntry{l.tell(al, &loan, loan.Tokens, loan.Tokens)}))
+			l.pushed = append(l.pushed, l.grantTo(al.c, []quota.GrantEntry{l.grantTokens(al, &fromNode, fromNode.Tokens, fromNode.Tokens)}))
 		}
 		b.leave(al)
 		al.queued = false
@@ -103,7 +103,7 @@ func (l *Ledger) recall(b *bucket, al *allocation) {
 		if o == al || o.allocated == 0 || o.c.since != 0 || len(l.pushed) >= maxPushed || l.now.Sub(max(o.recalled, o.reported)) < l.cfg.Sync/4 {
 			continue
 		}
-		due := o.spoken
+		due := o.awaited
 		if l.now.Sub(max(o.reported, o.waitAt)) > l.cfg.Sync/2 { // its callers no longer wait
 			due = 0
 		}

@@ -44,8 +44,8 @@ func (l *Ledger) entry(c *client, e *quota.ReportEntry, seq quota.Seq) (quota.Gr
 	if !sane(e) {
 		return quota.GrantEntry{}, false
 	}
-	loan := l.look(e.Key)
-	if loan.Limit == nil {
+	fromNode := l.look(e.Key)
+	if fromNode.Limit == nil {
 		l.cancel(c, e.Key)
 		return quota.GrantEntry{}, false
 	}
@@ -53,24 +53,24 @@ func (l *Ledger) entry(c *client, e *quota.ReportEntry, seq quota.Seq) (quota.Gr
 	if al == nil {
 		return quota.GrantEntry{}, false
 	}
-	al.bucket.learn(&loan)
+	al.bucket.learn(&fromNode)
 	al.void()
 	d, ok := l.settle(al, e)
 	if !ok {
 		return quota.GrantEntry{}, false
 	}
-	loan.Held += d.back
-	al.redeem(e.Applied)
+	fromNode.Held += d.back
+	al.endEarlierCredits(e.Applied)
 	al.bucket.observe(l.now, al, d.attempted, l.cfg.Sync)
 	if e.Final {
-		g := l.told(al, &loan)
+		g := l.grantState(al, &fromNode)
 		g.Ack, g.Closed = seq, true
 		al.closed, al.reported = true, l.now
 		al.quiet()
 		return g, true
 	}
 	al.closed = false
-	g, ok := l.grant(al, e, &loan, d.attempted > 0)
+	g, ok := l.grant(al, e, &fromNode, d.attempted > 0)
 	g.Ack = seq
 	return g, ok
 }
@@ -78,7 +78,7 @@ func (l *Ledger) entry(c *client, e *quota.ReportEntry, seq quota.Seq) (quota.Gr
 // cancel drops a key whose limit was removed: the node has dropped its allocations.
 func (l *Ledger) cancel(c *client, k quota.Key) {
 	if al := c.keys[k]; al != nil {
-		al.owe(0)
+		al.setAllocated(0)
 		al.unbacked = 0
 		l.drop(al)
 	}

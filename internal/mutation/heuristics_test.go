@@ -34,13 +34,13 @@ var heuristics = []mutation{
 	// TestMaxMin.
 	{"a member keeps what it is due of what it returned", "leader/deficit.go", "	if !b.tracksDeficit() {\n		return 0\n	}\n", "	if true {\n		return 0\n	}\n"},
 	// TestFloodEarnsLittle.
-	{"tokens are left to members that are due more", "leader/deficit.go", "		if u := l.lacks(now, o); u > 0 {\n", "		if u := l.lacks(now, o); u > 0 && false {\n"},
+	{"tokens are left to members that are due more", "leader/deficit.go", "		if u := l.unmetOf(now, o); u > 0 {\n", "		if u := l.unmetOf(now, o); u > 0 && false {\n"},
 	// TestWindowBoundaries/fixed_minute.
 	{"returned tokens go to members whose callers wait", "leader/divide.go", "	l.serve(now, b, al)\n", ""},
 	// TestPresumedUse.
-	{"short bursts recall what others hold", "leader/divide.go", "	g.Free = g.Free.Plus(l.doubt(now, b, al, g))\n", ""},
+	{"short bursts recall what others hold", "leader/divide.go", "	g.Free = g.Free.Plus(l.recallPresumed(now, b, al, g))\n", ""},
 	// TestBurstOnAllNodes.
-	{"what callers wait for counts as spent", "leader/divide.go", "	al.spoken = min(tokens, e.Want)\n", "	al.spoken = 0\n"},
+	{"what callers wait for counts as spent", "leader/divide.go", "	al.awaited = min(tokens, e.Want)\n", "	al.awaited = 0\n"},
 	// TestClients/skewed_soft.
 	{"a flooding member receives a lower level", "leader/level.go", "	spent := b.overdrew(al)\n", "	spent := b.overdrew(al) && false\n"},
 	// TestFewTokens.
@@ -64,7 +64,7 @@ var heuristics = []mutation{
 	// TestClients/on-off_soft.
 	{"a refusal for others' presumed use waits for a grant", "aggregator/decide.go", "	doubt := est < cost && est+b.presumed >= cost && !b.noneFree\n", "	doubt := false\n"},
 	// TestLeaderKilled.
-	{"a large overdraft is reported at once", "aggregator/decide.go", "		if !b.news && b.over", "		if false && !b.news && b.over"},
+	{"a large overdraft is reported at once", "aggregator/decide.go", "		if !b.largeOverdraft && b.over", "		if false && !b.largeOverdraft && b.over"},
 	// TestBurstOnAllNodes.
 	{"a key that was idle overdraws a quarter of its part", "aggregator/state.go", "		nodes *= 4\n", "		nodes *= 1\n"},
 	// TestSmallParts.
@@ -76,7 +76,7 @@ var heuristics = []mutation{
 	// TestMixedCosts.
 	{"grants pay for what was overdrawn", "aggregator/apply.go", "	b.repay()\n", ""},
 	// TestFewTokens.
-	{"others' demand is believed for three intervals", "aggregator/apply.go", "const known = 3\n", "const known = 1000\n"},
+	{"others' demand is believed for three intervals", "aggregator/apply.go", "const demandIntervals = 3\n", "const demandIntervals = 1000\n"},
 	// TestShare.
 	{"cut off, a member's share rises slowly", "aggregator/alone.go", "	shareRises = 3 * time.Second\n", "	shareRises = 200 * time.Millisecond\n"},
 }

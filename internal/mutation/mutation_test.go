@@ -30,8 +30,8 @@ var mutations = []mutation{
 
 	// Grants.
 	{"granted tokens stay in the pool", "leader/divide.go", "		b.pool.Add(-tokens)\n		al.out,", "		al.out,"},
-	{"granted tokens are not out", "leader/divide.go", "al.out, al.ret = al.out+tokens, al.ret+tokens", "al.ret = al.ret + tokens"},
-	{"tokens on their way are not counted", "leader/divide.go", "		al.fly(tokens)\n", ""},
+	{"granted tokens are not out", "leader/divide.go", "al.out, al.returnable = al.out+tokens, al.returnable+tokens", "al.returnable = al.returnable + tokens"},
+	{"tokens on their way are not counted", "leader/divide.go", "		al.addUnacked(tokens)\n", ""},
 	{"a grant is held to have arrived too early", "leader/allocation.go", "if f.seq > applied {", "if f.seq > applied+1 {"},
 	{"rates exceed the limit's", "leader/divide.go", "rate := min(quota.RoundUnits(want), b.gains-others)", "rate := quota.RoundUnits(want)"},
 	{"the old rate is forgotten before the member has heard", "leader/divide.go", "al.charged = max(al.charged, al.rate)", "al.charged = al.rate"},
@@ -41,10 +41,10 @@ var mutations = []mutation{
 	{"too few tokens are divided", "leader/divide.go", "	least := max(2*b.batchSize(), 8*float64(quota.Token))\n", "	least := 0.0\n"},
 
 	// What members may have used.
-	{"accrued tokens are not out", "leader/allocation.go", "al.out, al.ret = al.out.Plus(got), al.ret.Plus(got)", "al.ret = al.ret.Plus(got)"},
-	{"what was used while a report was late is not out", "leader/allocation.go", "al.out, al.ret, al.held, al.inFlight = out, standing,", "al.out, al.ret, al.held, al.inFlight = min(out, standing), standing,"},
+	{"accrued tokens are not out", "leader/allocation.go", "al.out, al.returnable = al.out.Plus(got), al.returnable.Plus(got)", "al.returnable = al.returnable.Plus(got)"},
+	{"what was used while a report was late is not out", "leader/allocation.go", "al.out, al.returnable, al.held, al.inFlight = out, standing,", "al.out, al.returnable, al.held, al.inFlight = min(out, standing), standing,"},
 	{"all that a member does not hold comes back", "leader/allocation.go", "allowed := min(max(sure, least), left)", "allowed := max(left, min(sure, 0))"},
-	{"tokens on their way count as used", "leader/allocation.go", "return min(sum.Plus(al.flown), quota.Most)", "return min(sum, quota.Most)"},
+	{"tokens on their way count as used", "leader/allocation.go", "return min(sum.Plus(al.unackedTokens), quota.Most)", "return min(sum, quota.Most)"},
 	{"the level exceeds the burst", "leader/bucket.go", "handed := stands.Plus(b.own.earlier)", "handed := b.own.earlier"},
 	{"tokens of a window outlast it", "leader/bucket.go", "		b.allocations[i].void()\n", ""},
 	{"a lost answer gives back what has overflowed", "leader/requests.go", "back = min(back, b.rooms.since(booked.at, b.room()))", "back = max(back, 0)"},
@@ -62,7 +62,7 @@ var mutations = []mutation{
 
 	// Members.
 	{"a member spends what it does not hold", "aggregator/hotpath.go", "		if h < cost {\n", "		if h < 0 {\n"},
-	{"a member accrues beyond its cap", "aggregator/state.go", "b.put(min(got, max(0, b.cap-b.base)))", "b.put(got)"},
+	{"a member accrues beyond its cap", "aggregator/state.go", "b.addHeld(min(got, max(0, b.cap-b.base)))", "b.addHeld(got)"},
 	{"a member spends after its lease", "aggregator/state.go", "	end := min(until, b.lease)\n", "	end := until\n"},
 	{"an old grant is applied again", "aggregator/apply.go", "b.term == rt.term && e.Seq <= b.applied", "b.term == rt.term && e.Seq < b.applied"},
 	{"any answer acknowledges the last report", "aggregator/apply.go", "if b.pending == 0 || e.Ack != b.pending {", "if b.pending == 0 {"},

@@ -14,9 +14,9 @@ const (
 	maxBatch = 4 << 20
 	// pieceLen is how many entries a transaction deletes at most.
 	pieceLen = 512
-	// patience is how long a call that nobody waits for waits for others: as long as the entries that several nodes
-	// write at one moment take to arrive.
-	patience = 25 * time.Millisecond
+	// coalesceFor bounds how long deferrable calls wait for others: about as long as the entries that several nodes
+	// write at the same moment take to arrive.
+	coalesceFor = 25 * time.Millisecond
 )
 
 // errMiddle is the error of a deletion that would leave a gap. It does not fail the log.
@@ -41,8 +41,8 @@ func (l *Log) submit(w *write) error {
 		return err
 	}
 	g := w.group
-	if !w.patient {
-		l.hasty++
+	if !w.deferrable {
+		l.urgent++
 	}
 	if g.writes = append(g.writes, w); len(g.writes) == 1 {
 		l.ready = append(l.ready, g)
@@ -88,7 +88,7 @@ func (l *Log) run() {
 			l.mu.Unlock()
 			return
 		}
-		l.linger()
+		l.coalesce()
 		batch := l.batch()
 		var d *deletion
 		if len(l.deletions) > 0 {
@@ -105,38 +105,39 @@ func (l *Log) run() {
 	}
 }
 
-// linger waits for more calls while nobody waits for any of those that are there. The caller holds mu.
-func (l *Log) linger() {
-	if !l.patient() {
+// coalesce waits for more calls while all waiting calls are deferrable, for coalesceFor at most. The caller holds mu.
+func (l *Log) coalesce() {
+	if !l.allDeferrable() {
 		return
 	}
 	over := false
-	timer := time.AfterFunc(patience, func() {
+	timer := time.AfterFunc(coalesceFor, func() {
 		l.mu.Lock()
 		defer l.mu.Unlock()
 		over = true
 		l.wake.Signal()
 	})
 	defer timer.Stop()
-	for l.lingers.Store(true); !over && l.patient() && l.lingers.Load(); {
+	for l.coalescing.Store(true); !over && l.allDeferrable() && l.coalescing.Load(); {
 		l.wake.Wait()
 	}
-	l.lingers.Store(false)
+	l.coalescing.Store(false)
 }
 
-// patient reports whether nobody waits for any of the calls that are there. The caller holds mu.
-func (l *Log) patient() bool {
-	return l.hasty+len(l.deletions) == 0 && !l.closing
+// allDeferrable reports whether all waiting calls are deferrable. The caller holds mu.
+func (l *Log) allDeferrable() bool {
+	return l.urgent+len(l.deletions) == 0 && !l.closing
 }
 
-// Hurry ends a wait for more calls: an append that somebody waits for comes after one that waits.
-func (l *Log) Hurry() {
-	if !l.lingers.Load() {
+// EndCoalescing ends the committer.s wait for more calls. A caller that proposes an urgent entry calls it first, because
+// Raft appends that entry only after the deferrable one before it.
+func (l *Log) EndCoalescing() {
+	if !l.coalescing.Load() {
 		return
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.lingers.Store(false)
+	l.coalescing.Store(false)
 	l.wake.Signal()
 }
 
@@ -165,8 +166,8 @@ func (l *Log) batch() (batch []*write) {
 			break
 		}
 		batch, size = append(batch, w), size+w.bytes
-		if !w.patient {
-			l.hasty--
+		if !w.deferrable {
+			l.urgent--
 		}
 		l.ready, g.writes = l.ready[1:], g.writes[1:]
 		if len(g.writes) > 0 {
@@ -323,7 +324,7 @@ func (l *Log) fail(err error, batch []*write) {
 		g.writes = nil
 	}
 	deletions := l.deletions
-	l.ready, l.deletions, l.hasty = nil, nil, 0
+	l.ready, l.deletions, l.urgent = nil, nil, 0
 	l.mu.Unlock()
 	for _, w := range batch {
 		w.done <- err
