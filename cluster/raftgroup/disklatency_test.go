@@ -42,7 +42,7 @@ func TestPace(t *testing.T) {
 	note(1, time.Second, time.Millisecond)
 	note(50, time.Second, time.Millisecond)
 	expect("50 fast ones within a minute", true)
-	says("slow disk: appends to the log took up to 583ms, slow is from 500ms on; they take 1ms now, and after a minute below 250ms it is over")
+	says("slow disk: appends to the log took up to 583ms (slow: 500ms or more); they take 1ms now. The fault ends after a minute below 250ms")
 	note(1, time.Second, 4*time.Second)
 	note(50, time.Second, time.Millisecond)
 	expect("the minute begins anew", true)
