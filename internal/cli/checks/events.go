@@ -39,8 +39,9 @@ type watcher struct {
 	messages io.Writer
 	missing  []string // nodes that did not answer last
 
-	out render.Printer
-	err error // of writing
+	out   render.Printer
+	table *render.Table // of -o csv
+	err   error         // of writing
 }
 
 // NewEventsCommand returns "quorate events".
@@ -60,8 +61,9 @@ command are printed: "quorate history" has the counts of the past, "quorate
 audit" the changes.
 
 If the terminal is too slow, events are dropped, and the command prints how
-many; requests are never slowed. -o json prints one object per line. The kinds
-are` + strings.Join(kinds[:3], ", ") + `,
+many; requests are never slowed. -o json prints one object per line, -o csv one
+row. The kinds are
+` + strings.Join(kinds[:3], ", ") + `,
 ` + strings.Join(kinds[3:], ", ") + `.`,
 		Example: `  quorate events -f
   quorate events -f web/per_client --kind refused,too_many_tokens_requested
@@ -81,7 +83,7 @@ are` + strings.Join(kinds[:3], ", ") + `,
 			if err != nil {
 				return err
 			}
-			e.out, e.messages = e.output.Printer(cmd), cmd.ErrOrStderr()
+			e.out, e.messages, e.table = e.output.Printer(cmd), cmd.ErrOrStderr(), eventTable()
 			return e.run(cmd.Context(), addrs)
 		},
 	}
@@ -95,7 +97,7 @@ are` + strings.Join(kinds[:3], ", ") + `,
 	f.StringVar(&e.key, "key", "", "only this key")
 	f.StringVar(&e.node, "node", "", "only the events of this `node`, such as n2")
 	f.Int32Var(&e.buffer, "buffer", 0, "events that a node keeps for a slow reader, 1 to 65536 (default 1024)")
-	e.output.AddFlags(cmd, "text", "json")
+	e.output.AddFlags(cmd, "text", "json", "csv")
 	return cmd
 }
 
@@ -244,8 +246,24 @@ func (e *watcher) noteMissing(now []string) {
 
 func (e *watcher) print(res *quoratev1.WatchResponse) error {
 	return e.out.Print(res, func(p *render.Page) {
-		fmt.Fprintln(p, eventText(res.Event, res.Node))
+		ev := res.Event
+		p.Record(e.table, eventText(ev, res.Node), ev.At.AsTime().UTC().Format(time.RFC3339Nano), render.Name(res.Node), render.Word(ev.Kind),
+			render.Name(ev.Namespace), render.Name(ev.Limit), render.Name(ev.Key), ev.Cost, whyWord(ev), ev.Wait.AsDuration().Seconds(),
+			render.Name(ev.Bucket), ev.Dynamic, ev.Shadow, ev.Near)
 	})
+}
+
+// eventTable returns the table of -o csv.
+func eventTable() *render.Table {
+	return render.NewTable("TIME", "NODE", "KIND", "NAMESPACE", "LIMIT", "KEY", "COST", "WHY", "WAIT SECONDS", "BUCKET", "DYNAMIC", "SHADOW", "NEAR")
+}
+
+// whyWord returns the reason of an event, or "" if it has none.
+func whyWord(ev *quoratev1.Event) string {
+	if ev.Why == 0 {
+		return ""
+	}
+	return render.Word(ev.Why)
 }
 
 // eventText formats an event of a node as one line.

@@ -208,3 +208,24 @@ func TestPause(t *testing.T) {
 		}
 	}
 }
+
+// TestRecord checks that people read an entry of a stream as a line, and programs as a row of CSV with one line of
+// titles for all of them.
+func TestRecord(t *testing.T) {
+	for format, want := range map[string]string{
+		FormatText: "a was refused\nb =1+1 was refused\n",
+		FormatCSV:  "key,cost\na,1\n'=1+1,2\n",
+	} {
+		var b bytes.Buffer
+		p, table := NewPrinter(format, false, &b), NewTable("KEY", "COST")
+		for i, key := range []string{"a", "=1+1"} {
+			line := []string{"a was refused", "b =1+1 was refused"}[i]
+			if err := p.Print(nil, func(page *Page) { page.Record(table, line, Name(key), i+1) }); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if got := b.String(); got != want {
+			t.Errorf("%s: %q, want %q", format, got, want)
+		}
+	}
+}

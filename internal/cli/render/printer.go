@@ -42,7 +42,7 @@ type Page struct{ parts []part }
 
 // part is a text or a table.
 type part struct {
-	text  []byte
+	text  []byte // with a table: what people read instead of it
 	table *Table
 	or    bool   // if the table has no rows, print none instead
 	none  string // may be empty
@@ -50,7 +50,7 @@ type part struct {
 
 // Write adds text; it implements io.Writer and never fails.
 func (p *Page) Write(text []byte) (int, error) {
-	p.parts = append(p.parts, part{text: append([]byte(nil), text...)})
+	p.parts = append(p.parts, part{text: append([]byte{}, text...)})
 	return len(text), nil
 }
 
@@ -66,6 +66,13 @@ func (p *Page) TableOr(t *Table, none string) {
 	p.parts = append(p.parts, part{table: t, or: true, none: none})
 }
 
+// Record adds one entry of a stream: a line of text for people, and in CSV a row of the table t, with the titles
+// before the first one.
+func (p *Page) Record(t *Table, line string, cells ...any) {
+	t.Row(cells...)
+	p.parts = append(p.parts, part{text: []byte(line + "\n"), table: t})
+}
+
 // WritePage writes a page for people.
 func WritePage(w io.Writer, page func(*Page)) error { return pagePrinter{w}.Print(nil, page) }
 
@@ -79,8 +86,11 @@ func (p pagePrinter) Print(_ any, page func(*Page)) error {
 	for _, part := range content.parts {
 		var err error
 		switch {
-		case part.table == nil:
+		case part.text != nil:
 			_, err = p.w.Write(part.text)
+			if part.table != nil {
+				part.table.next()
+			}
 		case part.or && len(part.table.rows) == 0:
 			_, err = io.WriteString(p.w, part.none)
 		default:
@@ -116,6 +126,9 @@ func (c *csvPrinter) Print(_ any, page func(*Page)) error {
 		c.any = true
 		if err := part.table.writeCSV(c.w, c.raw); err != nil {
 			return err
+		}
+		if part.text != nil {
+			part.table.next()
 		}
 	}
 	return nil

@@ -56,7 +56,7 @@ not answer.
 
 With --data it reads the whole log of one node from its data directory on this
 machine, whether or not the node runs. -o json prints one entry per line, in the
-log's own form.`,
+log's own form, -o csv one row.`,
 		Example: `  quorate audit
   quorate audit --result denied --since 24h
   quorate audit --since 2026-11-22T12:00:00Z --tail -1
@@ -64,7 +64,7 @@ log's own form.`,
   quorate audit --data data/n1 --follow`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			p := &auditPrinter{out: a.output.Printer(cmd), messages: cmd.ErrOrStderr()}
+			p := &auditPrinter{out: a.output.Printer(cmd), table: auditTable(), messages: cmd.ErrOrStderr()}
 			for _, other := range []string{"node", "identity", "method", "result", "text", "since", "tail", "addr"} {
 				if a.data != "" && f.Changed(other) {
 					return exit.Usagef("--%s: asks the cluster; leave out --data, which reads one node's files", other)
@@ -95,8 +95,13 @@ log's own form.`,
 	f.StringVar(&a.req.Result, "result", "", "only calls with this result: ok, denied or failed")
 	f.StringVar(&a.req.Text, "text", "", "only entries with this text in their request, answer, error, request id or address")
 	render.CompleteWords(cmd, "result", "ok", "denied", "failed")
-	a.output.AddFlags(cmd, "text", "json")
+	a.output.AddFlags(cmd, "text", "json", "csv")
 	return cmd
+}
+
+// auditTable returns the table of -o csv.
+func auditTable() *render.Table {
+	return render.NewTable("TIME", "NODE", "IDENTITY", "CREDENTIAL", "SERIAL", "ADDRESS", "METHOD", "WHAT", "RESULT", "CODE", "DETAIL", "ANSWER", "REQUEST ID", "UNWRITTEN")
 }
 
 // Bounds of reading the logs of all nodes.
@@ -210,6 +215,7 @@ const auditPoll = 200 * time.Millisecond
 // auditPrinter prints the lines of audit logs.
 type auditPrinter struct {
 	out      render.Printer
+	table    *render.Table // of -o csv
 	messages io.Writer
 	lacks    []string // nodes that did not answer last
 }
@@ -387,16 +393,18 @@ func (c *auditChain) rest(ctx context.Context, r *bufio.Reader) error {
 
 func (p *auditPrinter) line(line []byte) error {
 	raw := bytes.TrimSuffix(line, []byte("\n"))
-	return p.out.Print(json.RawMessage(jsontext.Escape(raw)), func(p *render.Page) {
+	return p.out.Print(json.RawMessage(jsontext.Escape(raw)), func(page *render.Page) {
 		var e audit.Entry
 		if json.Unmarshal(line, &e) != nil {
-			fmt.Fprintf(p, "%s\n", jsontext.Escape(raw))
+			fmt.Fprintf(page, "%s\n", jsontext.Escape(raw))
 			return
 		}
 		how := string(e.Result)
 		if e.Detail != "" {
 			how += ": " + phrase.Printable(e.Detail)
 		}
-		fmt.Fprintf(p, "%s %s %s %s %s %s\n", e.Time.UTC().Format("2006-01-02T15:04:05.000Z"), e.Node, phrase.Show(auth.Shown(e.Identity)), phrase.Show(e.Method), phrase.Printable(e.What), how)
+		text := fmt.Sprintf("%s %s %s %s %s %s", e.Time.UTC().Format("2006-01-02T15:04:05.000Z"), e.Node, phrase.Show(auth.Shown(e.Identity)), phrase.Show(e.Method), phrase.Printable(e.What), how)
+		page.Record(p.table, text, e.Time.UTC().Format(time.RFC3339Nano), render.Name(e.Node), render.Name(e.Identity), e.Credential, e.Serial, e.Address,
+			e.Method, e.What, string(e.Result), e.Code, e.Detail, e.Answer, render.Name(e.RequestID), e.Unwritten)
 	})
 }
