@@ -228,12 +228,12 @@
     const grid = { stroke: token("--line"), width: 1 };
     const axis = { stroke: token("--dim"), grid, ticks: { show: false }, font: "12px " + token("--font") };
     const plot = new uPlot({
-      width: Math.max(200, place.clientWidth), height: spec.height,
+      width: Math.max(200, place.clientWidth), height: spec.height, padding: [null, 30, null, null], // half of the last label
       tzDate: (t) => uPlot.tzDate(new Date(t * 1000), "Etc/UTC"),
       cursor: { points: { size: 6 }, drag: { x: true, y: false, setScale: !spec.brush, dist: 5 } }, legend: { live: true }, hooks: { draw: [(u) => rules(u, spec)], setSelect: [(u) => select(u, figure, spec)], drawClear: [(u) => shade(u, spec.fill ? holes(u.data) : spec.marks || [])] },
       scales: { x: { time: !spec.x }, y: { range: (u, lo, hi) => [Math.min(0, lo || 0), (hi || 1) * 1.08] } },
       axes: [
-        Object.assign({ space: 70, values: (u, at) => at.map((t) => (spec.x ? short(t) : clock(t, u.scales.x.max - u.scales.x.min))) }, axis),
+        Object.assign({ space: 70, values: (u, at) => at.map((t) => (spec.x ? short(t) : t % 1 ? "" : clock(t, u.scales.x.max - u.scales.x.min))) }, axis), // no label twice
         Object.assign({ size: 58, values: (u, at) => at.map((v) => short(v)) }, axis),
       ],
       series: [spec.x ? { label: spec.x, value: (u, t) => (t === null || t === undefined ? "–" : short(t) + spec.xUnit) } : { label: "UTC", value: (u, t) => { t = t || last(u.data[0]); return t ? clock(t, u.scales.x.max - u.scales.x.min) : "–"; } }].concat((spec.series || []).map((s, i) => {
