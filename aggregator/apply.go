@@ -253,14 +253,17 @@ func (b *bucket) lowWater(rt *route, e *quota.GrantEntry) quota.Units {
 }
 
 // expected returns the most that a member uses until its next report, if its demand is what the leader expects: three
-// standard deviations of a Poisson count above the mean. More is a surprise.
+// standard deviations of a Poisson count above the mean, and a few tokens. More is a surprise.
 func (b *bucket) expected(again time.Duration) quota.Units {
 	mean := float64(b.demand) * float64(again) * (1 / (float64(quota.Token) * float64(time.Second)))
-	return quota.RoundUnits((mean + 3*math.Sqrt(mean)) * float64(quota.Token))
+	return quota.RoundUnits((mean + 3*math.Sqrt(mean) + fewTokens) * float64(quota.Token))
 }
 
 // demandIntervals is the number of reporting intervals for which the others' demand is valid.
 const demandIntervals = 3
+
+// fewTokens is the number of tokens that are no surprise.
+const fewTokens = 4
 
 // closeBucket ends an epoch. Use since the final report, and requests in flight, begin the next one.
 func (a *Aggregator) closeBucket(now, at quota.Time, off int64, b *bucket, rt *route, e *quota.GrantEntry) {

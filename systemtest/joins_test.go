@@ -64,7 +64,7 @@ func TestJoinRefusals(t *testing.T) {
 	}{
 		{"secret", wrongSecret(good), "its secret is wrong", nil},
 		{"expired", short, "expired at", nil},
-		{"used up", once, "is used up", nil},
+		{"used up", once, "used up", nil},
 		{"other cluster", other.token(time.Minute, 1), "another cluster's", nil},
 		{"garbage", "open sesame", "token_file: ", nil},
 		{"name", good, `"n2"`, []string{"--node", "n2"}},

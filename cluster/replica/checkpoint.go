@@ -13,7 +13,7 @@ import (
 
 // checkpointEvery is the interval between checkpoints of one range. Added to the time that reports and
 // the log take, it bounds the counts that a full restart may lose: about a second's worth.
-const checkpointEvery = 900 * time.Millisecond
+const checkpointEvery = 750 * time.Millisecond
 
 // turns is the number of groups that the ranges are divided into. The sweeper visits one group after
 // another, because doing all at once would block callers.

@@ -73,6 +73,8 @@ var heuristics = []mutation{
 	{"more use than expected is reported at once", "aggregator/apply.go", "	return max(low, held-b.expected(e.Again))\n", "	return low\n"},
 	// TestExamples/even-hard.
 	{"the use of half of a hard key's tokens is reported at once", "aggregator/apply.go", "		low = max(low, held/2)\n", ""},
+	// TestAccuracy and TestKinds, at full speed.
+	{"few tokens are no news", "aggregator/apply.go", "const fewTokens = 4\n", "const fewTokens = 0\n"},
 	// TestClients/skewed_soft.
 	{"a key that asked while a report was on its way asks again", "aggregator/apply.go", "	if b.askAgain && ", "	if false && b.askAgain && "},
 	// TestMixedCosts.

@@ -70,7 +70,7 @@ type Scenario struct {
 	// Breaks is the average number of times per second that the stream of a client breaks.
 	Breaks float64
 
-	// CheckpointEvery is how often a leader writes levels to the log; 0 is 900 ms.
+	// CheckpointEvery is how often a leader writes levels to the log; 0 is 750 ms.
 	CheckpointEvery time.Duration
 	// CommitDelay is how long the log takes to commit; 0 is 2 x Delay + 1 ms.
 	CommitDelay time.Duration

@@ -67,7 +67,7 @@ func newRun(s Scenario) *run {
 	def(&r.Sync, 100*time.Millisecond)
 	def(&r.Skew, time.Hour)
 	def(&r.Election, 500*time.Millisecond)
-	def(&r.CheckpointEvery, 900*time.Millisecond)
+	def(&r.CheckpointEvery, 750*time.Millisecond)
 	def(&r.CommitDelay, 2*r.Delay+time.Millisecond)
 	r.limits, _ = quota.NewLimits(1, []quota.Limit{s.Limit})
 	r.log = newRangeLog()
