@@ -10,7 +10,7 @@
 //	windowState      48  since until win lag before slope
 //	leaseState       64  rate cap from base lease offset applied share
 //	durableState     24  saved place
-//	estimateState   104  est estAt estUsed estBack level levelAt others presumed stale looked credit aside hasLevel fresh guessing bound noneFree grantedNothing noGrantYet
+//	estimateState   104  est estAt estUsed estBack level levelAt others presumed stale looked credit aside hasLevel fresh guessing bound noneFree grantedNothing
 //	reportState     128  sent sentBack acked ackedOver ackedBack want wanted demand pending tries sentAt cancelled largeOverdraft wantsLevel overdue askAgain
 //	deniedState      16  denied deniedCost
 //	aloneState        8  local

@@ -40,7 +40,7 @@ func (n historyNode) WithLedger(r quota.RangeID, f func(l *leader.Ledger, now qu
 }
 
 func (n historyNode) Propose(ctx context.Context, r quota.RangeID, entry []byte) error {
-	return n.proposeRange(ctx, r, entry, true)
+	return n.proposeRange(ctx, r, entry)
 }
 
 func (n historyNode) Leader(r quota.RangeID) quota.NodeID { return n.routes.leader(r) }

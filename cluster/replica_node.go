@@ -41,21 +41,17 @@ func (n replicaNode) Dead() map[quota.NodeID]quota.Incarnation {
 
 func (n replicaNode) Suspects() []quota.NodeID { return n.routes.refusedNodes() }
 
-func (n replicaNode) Propose(ctx context.Context, r quota.RangeID, entry []byte, deferrable bool) error {
-	return n.proposeRange(ctx, r, entry, deferrable)
+func (n replicaNode) Propose(ctx context.Context, r quota.RangeID, entry []byte) error {
+	return n.proposeRange(ctx, r, entry)
 }
 
-// proposeRange writes an entry to the log of a range. If the entry is deferrable, no caller waits for it.
-func (n *Node) proposeRange(ctx context.Context, r quota.RangeID, entry []byte, deferrable bool) error {
+// proposeRange writes an entry to the log of a range.
+func (n *Node) proposeRange(ctx context.Context, r quota.RangeID, entry []byte) error {
 	g := n.host.Group(raftgroup.OfRange(r))
 	if g == nil { // the node is closing
 		return raftgroup.ErrClosed
 	}
-	apply := g.Apply
-	if deferrable {
-		apply = g.ApplyDeferrable
-	}
-	_, err := apply(ctx, entry)
+	_, err := g.Apply(ctx, entry)
 	return err
 }
 

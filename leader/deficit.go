@@ -142,16 +142,12 @@ func (l *Ledger) reservedBefore(now quota.Time, b *bucket, al *allocation) (sum 
 }
 
 // worthRate reports whether a rate serves the member better than single tokens: it yields a token
-// per interval, and the requests are not scattered. Under hard, where no member can overdraw for
-// the rest of a batch, it must also yield a quarter of one, and the member's part of the burst
-// must have room for a token.
+// per interval and a quarter of t.least, and the requests are not scattered. Under hard, where
+// fractions are unusable, the member's part of the burst must also have room for a token.
 func (l *Ledger) worthRate(b *bucket, rate quota.Units, t terms) bool {
-	least := float64(quota.Token)
-	if b.limit.Ceiling == quota.Hard {
-		if t.burst*t.weight < least {
-			return false
-		}
-		least = max(least, b.batchSize()/4)
+	const token = float64(quota.Token)
+	if b.limit.Ceiling == quota.Hard && t.burst*t.weight < token {
+		return false
 	}
-	return !t.scattered && float64(rate)*l.cfg.Sync.Seconds() >= least
+	return !t.scattered && float64(rate)*l.cfg.Sync.Seconds() >= max(token, t.least/4)
 }

@@ -38,6 +38,7 @@ type terms struct {
 	parts       float64 // sum of all fair parts
 	weight      float64 // fair / parts: this member's part of a surplus
 	members     int     // members with demand
+	least       float64 // least useful amount: one request
 	margin      float64 // size of one event, for the deviation of counts
 	scattered   bool    // the member's part of the burst is less than half a batch
 }
@@ -143,7 +144,7 @@ func (l *Ledger) grantAt(now quota.Time, b *bucket, al *allocation, tokens, leve
 // weigh computes the fair share of the rate by water-filling: members that demand less than an
 // equal share get their demand, and the rest is divided equally among the others.
 func (l *Ledger) weigh(now quota.Time, b *bucket, al *allocation) terms {
-	t := terms{rate: float64(b.perSecond()), burst: float64(b.limit.BurstUnits()), mine: al.demand, margin: float64(quota.Token)}
+	t := terms{rate: float64(b.perSecond()), burst: float64(b.limit.BurstUnits()), mine: al.demand, least: float64(quota.Token), margin: float64(quota.Token)}
 	avail := t.rate
 	if level := float64(b.pool.Level()); level < 0 && t.rate > 0 {
 		avail = max(0, t.rate+level/repay.Seconds())
@@ -160,6 +161,9 @@ func (l *Ledger) weigh(now quota.Time, b *bucket, al *allocation) terms {
 	}
 	t.avail = max(avail, t.rate)
 	size := b.batchSize()
+	if b.limit.Ceiling == quota.Hard { // no member can overdraw for the rest of a request
+		t.least = size
+	}
 	if !t.contended() { // under contention, tokens kept for batches are missing elsewhere
 		t.margin = size
 	}
@@ -229,12 +233,16 @@ func (l *Ledger) tokens(now quota.Time, b *bucket, al *allocation, e *quota.Repo
 	if t.total*horizon > pool {
 		pool = max(0, pool-float64(l.reservedBefore(now, b, al)))
 	}
-	part := min(want, fairPart(pool, t, horizon))
+	part := min(want, fairPart(pool, t, horizon, max(token, min(float64(e.Want), t.least))))
 	if b.limit.Ceiling == quota.Hard {
 		if left := pool - part - t.total*horizon; left > 0 {
 			part += left * spare * t.part(token/l.cfg.Sync.Seconds(), len(l.members))
 		}
-		part = min(part, l.room(b, al))
+		room := l.room(b, al)
+		if al.rate > 0 && t.total*horizon > pool {
+			room = min(room, max(t.burst*t.weight, token)-float64(b.holds(al)))
+		}
+		part = min(part, max(0, room))
 	}
 	u := max(quota.RoundUnits(min(part, pool)), b.keptOfReturned(al, want))
 	if al.rate == 0 {
@@ -253,15 +261,14 @@ func (t terms) part(prior float64, nodes int) float64 {
 }
 
 // fairPart is how much of the pool a member may take: all of it if the pool covers the expected
-// need of all, else its share, but at least a token.
-func fairPart(pool float64, t terms, horizon float64) float64 {
-	const token = float64(quota.Token)
+// need of all, else its share, but at least one request of this cost.
+func fairPart(pool float64, t terms, horizon, cost float64) float64 {
 	if t.total*horizon <= pool {
 		return pool
 	}
 	part := pool * max(t.weight, 1/float64(max(t.members, 1)))
-	if part < token && pool >= token {
-		part = token
+	if part < cost && pool >= cost {
+		part = cost
 	}
 	return part
 }

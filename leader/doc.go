@@ -39,9 +39,8 @@
 // about half a second by dividing less.
 //
 // A share becomes a rate only if it yields a token per interval; under soft, if the member's part
-// of the burst is also at least half a batch; under hard, if it also yields a quarter of a batch
-// per interval, and that part has room for a token. Other members receive whole tokens when they
-// ask, in the order of their deficits.
+// of the burst is also at least half a batch; under hard, if that part has room for a token. Other
+// members receive whole tokens when they ask, in the order of their deficits.
 //
 // The deficit of a member is its share of recent use less its own use (deficit.go). It counts while
 // tokens are scarce. Under hard a member leaves the pool to members with a larger deficit whose

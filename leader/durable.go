@@ -123,8 +123,6 @@ type promise struct {
 	until quota.Time
 	back  quota.Units // like total, of refunds
 	final bool        // the process is dead, and nothing of it is out
-
-	beyondLog bool // high is more than the checkpoint says, by what is implicit
 }
 
 // exceedsBooked reports whether the promise lets the member use more than its booked counts.
@@ -198,7 +196,7 @@ func (al *allocation) bounds(now quota.Time) (tokens, rate, most quota.Units, un
 
 // promised reduces the result of a division for al to what is promised: tokens, lease, and al's
 // rate and cap. capped is the previous al.capped. If that is less than planned, the next checkpoint
-// promises more. It is requested at once if the member has too little until it comes.
+// promises more, and is requested at once.
 func (l *Ledger) promised(now quota.Time, b *bucket, al *allocation, tokens, capped quota.Units) (quota.Units, quota.Time) {
 	room, rate, top, until := al.bounds(now)
 	flights := al.unackedTokens
@@ -222,7 +220,7 @@ func (l *Ledger) promised(now quota.Time, b *bucket, al *allocation, tokens, cap
 	al.capped = max(capped, al.cap)
 	al.log().planned.short = got < tokens || al.rate < al.log().planned.rate
 	if al.log().planned.short {
-		if b.dirty = true; len(al.log().pending) == 0 && !l.catchingUp && b.holds(al).Plus(got) < max(al.want, quota.Units(al.demand*soon.Seconds())) {
+		if b.dirty = true; len(al.log().pending) == 0 && !l.catchingUp {
 			l.want(b)
 		}
 	}
@@ -231,9 +229,6 @@ func (l *Ledger) promised(now quota.Time, b *bucket, al *allocation, tokens, cap
 
 // foresee is how long a promise should last: two checkpoints and their duration.
 const foresee = 2 * time.Second
-
-// soon is when the next checkpoint has been committed, at the latest.
-const soon = foresee / 2
 
 // promise returns what the next checkpoint promises the member: what it has, and its expected need
 // until the checkpoint after that.

@@ -273,9 +273,7 @@ func (l *Ledger) entry(now quota.Time, r *quota.Report, e *quota.ReportEntry, g 
 		}
 		return true
 	}
-	if al.closed {
-		b.reopen(al)
-	}
+	al.closed = false
 	if alone {
 		others = b.advanceOne(now, al, others)
 	} else {

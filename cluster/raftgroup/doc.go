@@ -31,10 +31,7 @@
 // # One log
 //
 // The logs of all groups are one file, raft/log.db ([sharedlog]): appends and votes of all groups
-// that wait go into one transaction and one sync. Entries that no caller waits for
-// ([Group.ApplyDeferrable]) are held back for 25 ms on each replica, until others come or a caller
-// that waits: the checkpoints of all groups, on all nodes, take two transactions, one for those of
-// this node's groups and one for those that it follows. Snapshots are directories of each group. Their
+// that wait go into one transaction and one sync. Snapshots are directories of each group. Their
 // names and contents are synced before the entries that they cover are deleted.
 //
 // # From election to service

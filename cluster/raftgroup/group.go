@@ -55,20 +55,11 @@ var (
 // Apply proposes data and waits until this replica has applied it. It returns the state machine's
 // result. The errors document which of them leave the outcome open.
 func (g *Group) Apply(ctx context.Context, data []byte) (any, error) {
-	g.host.logs.EndCoalescing()
-	a, err := g.apply(ctx, raft.Log{Data: data})
+	a, err := g.apply(ctx, data)
 	return a.result, err
 }
 
-// ApplyDeferrable is Apply for data that no caller waits for: each replica may hold it back for up to 25 ms, to sync it together
-// with the entries of other groups.
-func (g *Group) ApplyDeferrable(ctx context.Context, data []byte) (any, error) {
-	a, err := g.apply(ctx, raft.Log{Data: data, Extensions: []byte(sharedlog.Deferrable)})
-	return a.result, err
-}
-
-func (g *Group) apply(ctx context.Context, entry raft.Log) (applied, error) {
-	data := entry.Data
+func (g *Group) apply(ctx context.Context, data []byte) (applied, error) {
 	if len(data) > MaxEntry {
 		return applied{}, fmt.Errorf("%w: %d bytes; at most %d", ErrTooLarge, len(data), MaxEntry)
 	}
@@ -81,7 +72,7 @@ func (g *Group) apply(ctx context.Context, entry raft.Log) (applied, error) {
 	if err := ctx.Err(); err != nil {
 		return applied{}, fmt.Errorf("%w: %w", ErrOverloaded, err)
 	}
-	f := i.raft.ApplyLog(entry, g.enqueueLimit(ctx))
+	f := i.raft.Apply(data, g.enqueueLimit(ctx))
 	err := i.wait(ctx, f)
 	g.watch.note(g, i, err)
 	if err != nil {

@@ -102,7 +102,7 @@ func (i *instance) barrier(term uint64) error {
 		}
 		return err
 	}
-	a, err := i.group.apply(ctx, raft.Log{Data: i.group.opts.FirstEntry(term)})
+	a, err := i.group.apply(ctx, i.group.opts.FirstEntry(term))
 	if err == nil && a.term != term {
 		err = fmt.Errorf("%w: proposed in %d, applied in %d", errOtherTerm, term, a.term)
 	}

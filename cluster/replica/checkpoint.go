@@ -226,7 +226,7 @@ func (r *Replica) checkpointPart(ctx context.Context, all bool) (more bool) {
 	entry := snapshotio.Encode(&raftlogv1.RangeCommand{Change: &raftlogv1.RangeCommand_Checkpoint{Checkpoint: cp}})
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
-	if err := r.set.node.Propose(ctx, r.ID, entry, all && r.deferrable); err != nil {
+	if err := r.set.node.Propose(ctx, r.ID, entry); err != nil {
 		r.set.stats.failedCheckpoints.Inc()
 		r.set.log.Debug("checkpoint failed", "range", r.ID, "err", err)
 		r.more = true // other levels have moved by the next attempt
@@ -256,7 +256,6 @@ func (r *Replica) moved(all bool) (term quota.Term, cp *raftlogv1.Checkpoint, mo
 			}
 			part := l.CheckpointWanted(now, maxAtOnce)
 			wanted := len(part) > 0
-			r.deferrable = !wanted
 			if !wanted && all {
 				part = l.Checkpoint(now, maxAtOnce)
 			}

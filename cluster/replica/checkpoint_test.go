@@ -138,31 +138,6 @@ func TestCheckpointsTogether(t *testing.T) {
 	}
 }
 
-// TestPatientCheckpoints checks that an entry is in haste if and only if a member waits for something in it.
-func TestPatientCheckpoints(t *testing.T) {
-	s, n := newSet(t, 1)
-	soft, hard := limit("s", 10, quota.Soft), limit("h", 30, quota.Hard)
-	hard.Kind, hard.Rate.Tokens = quota.FixedWindow, hard.Burst // a window grants nothing before the log has it
-	n.setLimits(t, soft, hard)
-	r := s.Of(0)
-	r.Lead(1)
-	if !r.opens(1, 1, quota.Key{LimitName: soft.LimitName, Key: "k"}) {
-		t.Fatal("the report is not answered")
-	}
-	s.checkpointAll(t.Context())
-	if p, h := n.patient.Load(), n.hasty.Load(); p != 1 || h != 0 {
-		t.Errorf("no caller waits: %d deferrable entries and %d urgent ones, want 1 and 0", p, h)
-	}
-	ask := quota.Report{Term: 1, From: "n1", Incarnation: 1, Seq: 2, Entries: []quota.ReportEntry{{Key: quota.Key{LimitName: hard.LimitName, Key: "k"}, Epoch: 2, Want: 20 * quota.Token}}}
-	if _, ok := r.report(&ask, nil); !ok {
-		t.Fatal("the report is not answered")
-	}
-	s.checkpointAll(t.Context())
-	if h := n.hasty.Load(); h != 1 {
-		t.Errorf("a member waits: %d entries in haste, want 1", h)
-	}
-}
-
 // TestTick checks that nodes checkpoint at the same moments, whenever they were started.
 func TestTick(t *testing.T) {
 	begin := time.Unix(1_800_000_000, 0)

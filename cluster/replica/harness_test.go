@@ -25,8 +25,6 @@ type fakeNode struct {
 	limits atomic.Pointer[quota.Limits]
 	closed bool   // the logs reject everything
 	gate   func() // called for each entry, before the log accepts it; nil does nothing
-
-	patient, hasty atomic.Int64 // entries
 }
 
 // newSet returns the replicas of a single node. It closes them when the test ends.
@@ -65,17 +63,12 @@ func (n *fakeNode) Members(time.Time) ([]quota.NodeID, int)  { return []quota.No
 func (n *fakeNode) Dead() map[quota.NodeID]quota.Incarnation { return nil }
 func (n *fakeNode) Suspects() []quota.NodeID                 { return nil }
 
-func (n *fakeNode) Propose(_ context.Context, r quota.RangeID, entry []byte, patient bool) error {
+func (n *fakeNode) Propose(_ context.Context, r quota.RangeID, entry []byte) error {
 	if n.closed {
 		return errors.New("closed")
 	}
 	if n.gate != nil {
 		n.gate()
-	}
-	if patient {
-		n.patient.Add(1)
-	} else {
-		n.hasty.Add(1)
 	}
 	if err, failed := n.set.Of(r).Machine.Apply(1, n.set.Of(r).term.Load(), entry).(error); failed {
 		return err

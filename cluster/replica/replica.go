@@ -32,8 +32,6 @@ type Replica struct {
 	urgent atomic.Bool // an immediate checkpoint is requested
 	saving sync.Mutex  // held while a checkpoint is made or written; locked before mu
 	more   bool        // another checkpoint must follow unsaved; guarded by saving
-
-	deferrable bool // no member waits for unsaved; guarded by saving
 }
 
 // grownFor is how long after a join a new leader allows for grants that were made before the join and

@@ -28,8 +28,8 @@ type Node interface {
 	// Suspects returns the nodes whose processes have probably ended.
 	Suspects() []quota.NodeID
 
-	// Propose writes an entry to the log of a range that this node leads. if it is deferrable, nobody waits for the entry.
-	Propose(ctx context.Context, r quota.RangeID, entry []byte, deferrable bool) error
+	// Propose writes an entry to the log of a range that this node leads.
+	Propose(ctx context.Context, r quota.RangeID, entry []byte) error
 	// Leads is called when this node leads a range and its ledger exists; LeadsNoMore when it has stopped leading it.
 	Leads(r quota.RangeID, term quota.Term)
 	LeadsNoMore(r quota.RangeID)

@@ -17,18 +17,20 @@ var heuristics = []mutation{
 	{"a calm member reports rarely", "leader/divide.go", "	return n * l.cfg.Sync\n", "	return min(n, 1) * l.cfg.Sync\n"},
 	// TestRecall/window.
 	{"hard hands out most of what nobody needs", "leader/divide.go", "	spare = 0.7\n", "	spare = 0.0\n"},
+	// not run yet.
+	{"a member with a rate holds no more than its part of the burst", "leader/divide.go", "			room = min(room, max(t.burst*t.weight, token)-float64(b.holds(al)))\n", "			room = min(room, math.MaxFloat64)\n"},
 	// TestBurstOnAllNodes.
 	{"no fraction of a token is granted without a rate", "leader/divide.go", "		u -= u % quota.Token", "		u -= 0 * quota.Token"},
 	// TestNewcomer.
 	{"a member without enough of its part disturbs others", "leader/divide.go", "const enough = 0.8\n", "const enough = 0.0\n"},
 	// TestClients/skewed_soft.
-	{"requests that come in batches are no surge", "leader/demand.go", "		if size < fewest {\n", "		if true || size < fewest {\n"},
+	{"requests that come in clumps are no surge", "leader/demand.go", "		if size < fewest {\n", "		if true || size < fewest {\n"},
+	// missed by nothing.
+	{"a request of a clump is granted whole", "leader/divide.go", "		t.least = size\n", "		t.least = t.least + 0\n"},
 	// TestFloodEarnsLittle.
 	{"a rate of less than a token an interval is none", "leader/deficit.go", "	return !t.scattered && float64(rate)", "	return true || !t.scattered && float64(rate)"},
-	// TestSmallParts.
-	{"under hard, a rate of less than a quarter of a batch an interval is none", "leader/deficit.go", "max(least, b.batchSize()/4)", "max(least, 0*b.batchSize())"},
-	// TestSmallParts.
-	{"no rate where a part of the burst is less than half a batch", "leader/divide.go", "t.burst*t.weight < size/2", "t.burst*t.weight < 0*size"},
+	// missed by nothing.
+	{"no rate where a part of the burst is less than half a clump", "leader/divide.go", "t.burst*t.weight < size/2", "t.burst*t.weight < 0*size"},
 	// TestMaxMin.
 	{"a member that had less than its part gets more", "leader/deficit.go", "	if !b.tracksDeficit() {\n		return fair\n	}\n", "	if true {\n		return fair\n	}\n"},
 	// TestMaxMin.
@@ -43,19 +45,19 @@ var heuristics = []mutation{
 	{"what callers wait for counts as spent", "leader/divide.go", "	al.awaited = min(tokens, e.Want)\n", "	al.awaited = 0\n"},
 	// TestClients/skewed_soft.
 	{"a flooding member receives a lower level", "leader/level.go", "	spent := b.overdrew(al)\n", "	spent := b.overdrew(al) && false\n"},
-	// TestFewTokens.
+	// missed by nothing.
 	{"others' demand counts less a standard deviation", "leader/level.go", "sum-math.Sqrt(sum*b.batchSize())", "sum-0*math.Sqrt(sum*b.batchSize())"},
 	// TestLeaderKilled.
 	{"others' demand counts", "leader/level.go", "			sum += o.live\n", "			sum += 0 * o.live\n"},
 	// TestFloodEarnsLittle.
 	{"use that was not reported yet is foreseen", "leader/level.go", "			sum += o.using * age.Seconds()\n", "			sum += 0 * o.using * age.Seconds()\n"},
-	// TestSmallParts.
+	// TestScarce.
 	{"the leader decides where tokens are few", "leader/divide.go", "	members := 0\n", "	if true {\n		return false\n	}\n	members := 0\n"},
-	// TestSmallParts.
+	// not run yet.
 	{"a member is asked back only what it does not need", "leader/push.go", "		need += deviations*math.Sqrt(need*size) + size\n", "		need += 0 * (deviations*math.Sqrt(need*size) + size)\n"},
 
 	// The member's estimate and its reports.
-	// TestFewTokens.
+	// missed by nothing.
 	{"a fraction that others may have used refuses nobody", "aggregator/decide.go", "	if est < cost && est > 0 && b.presumed < quota.Token/2 {\n", "	if false && est < cost && est > 0 && b.presumed < quota.Token/2 {\n"},
 	// TestClientsOfLateNodes.
 	{"a client admits no more than its part of a guess", "aggregator/decide.go", "	b.bound = est >= cost && !b.mayGuess(", "	b.bound = false && est >= cost && !b.mayGuess("},
@@ -67,21 +69,19 @@ var heuristics = []mutation{
 	{"a large overdraft is reported at once", "aggregator/decide.go", "		if !b.largeOverdraft && b.over", "		if false && !b.largeOverdraft && b.over"},
 	// TestBurstOnAllNodes.
 	{"a key that was idle overdraws a quarter of its part", "aggregator/state.go", "		nodes *= 4\n", "		nodes *= 1\n"},
-	// TestSmallParts.
+	// not run yet.
 	{"a key asks before it has used up what it holds", "aggregator/apply.go", "	low := perSecond(b.demand, 2*rt.rtt)\n", "	low := perSecond(b.demand, 0*rt.rtt)\n"},
 	// TestClients/skewed_soft.
-	{"more use than expected is reported at once", "aggregator/apply.go", "	return max(low, held-b.expected(e.Again))\n", "	return low\n"},
-	// TestExamples/even-hard.
-	{"the use of half of a hard key's tokens is reported at once", "aggregator/apply.go", "		low = max(low, held/2)\n", ""},
+	{"more use than expected is reported at once", "aggregator/apply.go", "	return max(low, quota.Units(b.hot().held.Load())-b.expected(e.Again))\n", "	return low\n"},
 	// TestAccuracy and TestKinds, at full speed.
 	{"few tokens are no news", "aggregator/apply.go", "const fewTokens = 4\n", "const fewTokens = 0\n"},
 	// TestClients/skewed_soft.
 	{"a key that asked while a report was on its way asks again", "aggregator/apply.go", "	if b.askAgain && ", "	if false && b.askAgain && "},
 	// TestMixedCosts.
 	{"grants pay for what was overdrawn", "aggregator/apply.go", "	b.repay()\n", ""},
-	// TestFewTokens.
+	// missed by nothing.
 	{"others' demand is believed for three intervals", "aggregator/apply.go", "const demandIntervals = 3\n", "const demandIntervals = 1000\n"},
-	// TestShare.
+	// not run yet.
 	{"cut off, a member's share rises slowly", "aggregator/alone.go", "	shareRises = 3 * time.Second\n", "	shareRises = 200 * time.Millisecond\n"},
 }
 
@@ -97,7 +97,8 @@ func TestHeuristics(t *testing.T) { run(t, heuristics, inScenarios) }
 // inScenarios are the tests that hold whole clusters to bounds. Tests of the ledger alone hold it to its
 // present figures, which any change of a constant moves.
 var inScenarios = [][]string{
-	{"test", "-count=1", "./internal/sim", "./internal/sim/rules", "./internal/sim/scenario"},
-	{"test", "-count=1", "-run", "^TestShare$", "./aggregator"},
+	// not run yet.
+	{"test", "-count=1", "./internal/sim", "./internal/sim/rules"},
+	// not run yet.
 	{"run", "./cmd/quorate", "sim", "--campaign", "1000", "--seed", "1"},
 }

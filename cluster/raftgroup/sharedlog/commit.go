@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
-	"time"
 
 	"github.com/hashicorp/raft"
 )
@@ -14,9 +13,6 @@ const (
 	maxBatch = 4 << 20
 	// pieceLen is how many entries a transaction deletes at most.
 	pieceLen = 512
-	// coalesceFor bounds how long deferrable calls wait for others: about as long as the entries that several nodes
-	// write at the same moment take to arrive.
-	coalesceFor = 25 * time.Millisecond
 )
 
 // errMiddle is the error of a deletion that would leave a gap. It does not fail the log.
@@ -41,9 +37,6 @@ func (l *Log) submit(w *write) error {
 		return err
 	}
 	g := w.group
-	if !w.deferrable {
-		l.urgent++
-	}
 	if g.writes = append(g.writes, w); len(g.writes) == 1 {
 		l.ready = append(l.ready, g)
 	}
@@ -88,7 +81,6 @@ func (l *Log) run() {
 			l.mu.Unlock()
 			return
 		}
-		l.coalesce()
 		batch := l.batch()
 		var d *deletion
 		if len(l.deletions) > 0 {
@@ -103,42 +95,6 @@ func (l *Log) run() {
 			l.piece(d)
 		}
 	}
-}
-
-// coalesce waits for more calls while all waiting calls are deferrable, for coalesceFor at most. The caller holds mu.
-func (l *Log) coalesce() {
-	if !l.allDeferrable() {
-		return
-	}
-	over := false
-	timer := time.AfterFunc(coalesceFor, func() {
-		l.mu.Lock()
-		defer l.mu.Unlock()
-		over = true
-		l.wake.Signal()
-	})
-	defer timer.Stop()
-	for l.coalescing.Store(true); !over && l.allDeferrable() && l.coalescing.Load(); {
-		l.wake.Wait()
-	}
-	l.coalescing.Store(false)
-}
-
-// allDeferrable reports whether all waiting calls are deferrable. The caller holds mu.
-func (l *Log) allDeferrable() bool {
-	return l.urgent+len(l.deletions) == 0 && !l.closing
-}
-
-// EndCoalescing ends the committer.s wait for more calls. A caller that proposes an urgent entry calls it first, because
-// Raft appends that entry only after the deferrable one before it.
-func (l *Log) EndCoalescing() {
-	if !l.coalescing.Load() {
-		return
-	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.coalescing.Store(false)
-	l.wake.Signal()
 }
 
 // yield lets the callers that were just answered ask again before the next batch is taken. Under
@@ -166,9 +122,6 @@ func (l *Log) batch() (batch []*write) {
 			break
 		}
 		batch, size = append(batch, w), size+w.bytes
-		if !w.deferrable {
-			l.urgent--
-		}
 		l.ready, g.writes = l.ready[1:], g.writes[1:]
 		if len(g.writes) > 0 {
 			l.ready = append(l.ready, g)
@@ -324,7 +277,7 @@ func (l *Log) fail(err error, batch []*write) {
 		g.writes = nil
 	}
 	deletions := l.deletions
-	l.ready, l.deletions, l.urgent = nil, nil, 0
+	l.ready, l.deletions = nil, nil
 	l.mu.Unlock()
 	for _, w := range batch {
 		w.done <- err

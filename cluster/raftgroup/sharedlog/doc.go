@@ -13,8 +13,7 @@
 //
 // One goroutine writes. It takes what all groups have asked for since the last transaction, one
 // call of each group in turns, at most 4 MiB, into one transaction, and answers the callers when
-// that is synced. With one caller, a call is a transaction; with many, they share. While all calls
-// that wait hold only [Deferrable] entries, it waits up to 25 ms for more. Deletions are
+// that is synced. With one caller, a call is a transaction; with many, they share. Deletions are
 // done in pieces of 512 entries between the batches, so appends wait for one piece at most. A
 // piece leaves a log without a gap: a prefix goes from its beginning, the end of a log from its
 // end.

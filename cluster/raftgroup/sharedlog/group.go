@@ -28,25 +28,19 @@ var (
 	_ raft.StableStore = (*Group)(nil)
 )
 
-// Deferrable is raft.Log.Extensions of an entry that no caller waits for. Its append may wait up to 25 ms, to share a sync
-// with others.
-const Deferrable = "deferrable"
-
 // write is one call that waits for a transaction.
 type write struct {
-	group      *Group
-	entries    []*raft.Log // sealed
-	bytes      int
-	from       uint64 // index of the first entry of the log among entries; 0 if none is
-	to         uint64
-	values     [slots][]byte // values among entries
-	deferrable bool          // all entries are
-	done       chan error    // gets one result
+	group   *Group
+	entries []*raft.Log // sealed
+	bytes   int
+	from    uint64 // index of the first entry of the log among entries; 0 if none is
+	to      uint64
+	values  [slots][]byte // values among entries
+	done    chan error    // gets one result
 }
 
 // add adds an entry of the log.
 func (w *write) add(l *raft.Log) error {
-	w.deferrable = (w.from == 0 || w.deferrable) && string(l.Extensions) == Deferrable
 	k, err := entryKey(w.group.id, l.Index)
 	if err != nil {
 		return err
@@ -65,7 +59,6 @@ func (w *write) add(l *raft.Log) error {
 // set adds a value beside the log.
 func (w *write) set(s slot, value []byte) {
 	k := stableKey(w.group.id, s)
-	w.deferrable = false
 	w.values[s] = append(make([]byte, 0, len(value)), value...)
 	w.put(seal(k, &raft.Log{Data: w.values[s]}))
 }

@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/hashicorp/raft"
@@ -63,13 +62,10 @@ type Log struct {
 	groups    map[uint32]*Group
 	ready     []*Group    // groups with calls that wait, in turns
 	deletions []*deletion // that wait, in turns
-	urgent    int         // calls that wait and are not patient
 	failed    error       // why writes are refused
 	closing   bool
 	stats     Stats
 	txid      uint64 // number of the last transaction that was synced
-
-	coalescing atomic.Bool // the committer waits for more calls
 
 	files sync.RWMutex // held while using store; exclusively while replacing it
 	store Store
