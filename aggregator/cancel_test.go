@@ -79,7 +79,7 @@ func TestCancelledAreNamed(t *testing.T) {
 	}
 	r.SetLeader(0, "a", 2) // a new leader receives it too
 	if _, e = r.entry(); !slices.Equal(e.Cancelled, []quota.Seq{four.ID}) {
-		t.Errorf("the new leader is told %v", e.Cancelled)
+		t.Errorf("the new leader receives %v", e.Cancelled)
 	}
 }
 

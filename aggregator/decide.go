@@ -31,7 +31,7 @@ type attempt struct {
 }
 
 // counter charges one counter of a call. If that needs a grant or the leader's answer, it charges nothing and the
-// decision is allowed for now, so that the call's other counters are tried first.
+// decision is Allowed, so that the call's other counters are tried before a leader is asked.
 func (a *Aggregator) counter(clock Clock, c *Call, q *quota.Request, s *limitEntry, key string) quota.Decision {
 	t := attempt{
 		key: quota.Key{LimitName: s.name, Key: key}, cost: quota.FromTokens(q.Cost), maxWait: q.MaxWait, needs: q.NeedsBucket,

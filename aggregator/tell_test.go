@@ -16,7 +16,7 @@ func (r *rig) tells(d time.Duration) (reports []quota.Report, at []time.Duration
 			if rep.Full {
 				reports, at = append(reports, rep), append(at, r.now.Sub(began))
 			} else if len(rep.Entries) > 0 {
-				r.t.Errorf("after %v one key is told by itself: %+v", r.now.Sub(began), rep)
+				r.t.Errorf("after %v one key is reported by itself: %+v", r.now.Sub(began), rep)
 			}
 		}
 	}

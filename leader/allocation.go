@@ -97,7 +97,7 @@ type unackedGrant struct {
 // acknowledges.
 const maxUnacked = 8
 
-// delta is what one report adds to the bucket.
+// delta holds the counts that one report adds to the bucket.
 type delta struct {
 	used, over, refused quota.Units
 	refunded            quota.Units
@@ -144,8 +144,8 @@ func (al *allocation) inherit(now quota.Time, e *quota.ReportEntry) {
 	al.capped = al.cap
 }
 
-// inheritMargin is how much earlier an inherited rate is charged, for the time that the report to a
-// new leader took. The next report returns the excess.
+// inheritMargin moves the start of an inherited rate back by the time that the report to a new leader may have
+// taken. The next report returns the excess.
 const inheritMargin = 50 * time.Millisecond
 
 // accrue moves the allocation to now and returns the yield of its rate, rounded up; the member
@@ -165,7 +165,7 @@ func (al *allocation) accrue(now quota.Time) quota.Units {
 	return got
 }
 
-// leaseSlack is how much later than the leader a member may see its lease end: the grant took time
+// leaseSlack bounds the time by which a member may see its lease end later than the leader: the grant took time
 // to arrive.
 const leaseSlack = 50 * time.Millisecond
 

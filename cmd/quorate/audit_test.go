@@ -3,6 +3,8 @@ package main
 import (
 	"bytes"
 	"context"
+	"encoding/csv"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -71,4 +73,29 @@ func identities(text string) string {
 		b.WriteString(part[:1])
 	}
 	return b.String()
+}
+
+// TestAuditAsCSV checks that programs read each entry as one row, whatever is in it, and that a line that is no entry
+// is named in a message.
+func TestAuditAsCSV(t *testing.T) {
+	dir := t.TempDir()
+	log := `{"time":"2026-11-27T12:00:00Z","node":"=n1","identity":"a","method":"M","what":"x, \"y\"\nz","result":"ok"}` + "\nno entry\n" +
+		`{"time":"2026-11-27T12:00:01Z","node":"n2","identity":"b","method":"M","result":"denied","detail":"-1+1"}` + "\n"
+	if err := os.WriteFile(filepath.Join(dir, "audit.log"), []byte(log), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var out, errs bytes.Buffer
+	if code := cli.Run(t.Context(), []string{"audit", "--data", dir, "-o", "csv"}, &out, &errs); code != exit.OK {
+		t.Fatalf("exit code %d: %s", code, errs.String())
+	}
+	rows, err := csv.NewReader(&out).ReadAll()
+	if err != nil || len(rows) != 3 {
+		t.Fatalf("%d rows, %v: %q; want the titles and two entries", len(rows), err, rows)
+	}
+	if rows[0][0] != "time" || rows[1][1] != "'=n1" || rows[1][7] != "x, \"y\"\nz" || rows[2][10] != "'-1+1" {
+		t.Errorf("rows %q", rows)
+	}
+	if !strings.Contains(errs.String(), "not an audit entry: no entry") {
+		t.Errorf("messages %q; want the line that is no entry", errs.String())
+	}
 }

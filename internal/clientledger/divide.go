@@ -168,8 +168,8 @@ func (l *Ledger) grant(al *allocation, e *quota.ReportEntry, before *aggregator.
 	return g, true
 }
 
-// allocatable is how much of the node's tokens may be allocated to a client: under soft, of what is
-// promised to others only little.
+// allocatable returns the number of the node's tokens that a client may receive. Under soft, that includes only a
+// small part of the tokens promised to other clients.
 func (l *Ledger) allocatable(al *allocation) quota.Units {
 	b, fromNode := al.bucket, l.look(al.bucket.key)
 	if fromNode.Limit == nil || fromNode.Limit.Ceiling == quota.Hard {
@@ -248,13 +248,13 @@ func (l *Ledger) grantState(al *allocation, fromNode *aggregator.Allocation) quo
 	return g
 }
 
-// spare is what a client was allocated beyond its expected use.
+// spare returns the tokens allocated to a client beyond its expected use.
 func (l *Ledger) spare(al *allocation) quota.Units {
 	return max(0, al.allocated-quota.RoundUnits(al.demand*ahead*l.cfg.Sync.Seconds()))
 }
 
-// creditOf is what a client may overdraw until its next grant: half of this node's part of the
-// level that is not promised yet, and at most its expected need, or an equal part of that half.
+// creditOf returns the tokens that a client may overdraw until its next grant: half of this node's unpromised part of
+// the level, but at most the client's expected need or an equal part of that half.
 func (l *Ledger) creditOf(al *allocation, fromNode *aggregator.Allocation, want quota.Units) quota.Units {
 	b := al.bucket
 	part := 1 / float64(max(1, fromNode.Nodes))
@@ -304,8 +304,8 @@ func (l *Ledger) need(al *allocation, e *quota.ReportEntry) quota.Units {
 	return max(0, want)
 }
 
-// share is how much of the node's tokens a client may have: its need while there is enough for all,
-// else its max-min fair share. Clients that wait come first.
+// share returns the client's part of the node's tokens: its need while there is enough for all, otherwise its max-min
+// fair share. Waiting clients come first.
 func (l *Ledger) share(al *allocation, fromNode *aggregator.Allocation, want quota.Units) quota.Units {
 	b := al.bucket
 	level := l.waterLevel(b, fromNode)

@@ -200,6 +200,6 @@ func (l *Ledger) sweep(c *client) {
 // that lives.
 const closedFor = 5 * time.Second
 
-// leaseSlack is how much later than the node a client may see its lease end, plus the time that its
-// last report takes.
+// leaseSlack bounds the time by which a client may see its lease end later than the node, plus the time that
+// its last report takes.
 const leaseSlack = 250 * time.Millisecond

@@ -209,7 +209,7 @@ func TestHeldIsLevel(t *testing.T) {
 		w := newWorld(t, l, 0)
 		al := &allocation{bucket: &bucket{key: quota.Key{LimitName: l.LimitName, Key: "k"}, limit: &l}}
 		if g := w.b.grantState(al, &aggregator.Allocation{Limit: &l, Held: 40 * quota.Token, Level: c.level, NoneFree: true}); g.Level != c.want {
-			t.Errorf("%v at %v: a client is told %v; want %v", c.ceiling, c.level, g.Level, c.want)
+			t.Errorf("%v at %v: a client receives level %v; want %v", c.ceiling, c.level, g.Level, c.want)
 		}
 	}
 }

@@ -18,7 +18,7 @@ func (m *Meter) ResetAfter(now quota.Time, t *quota.Tier) time.Duration {
 	return at.timeFor(now, t, at.bucket.level, at.remainder(t), t.BurstUnits())
 }
 
-// TimeFor returns how long a level, given for now, takes to reach cost without requests: 0 if it has, math.MaxInt64
+// TimeFor returns how long the present level takes to reach cost without requests: 0 if it has, math.MaxInt64
 // if it never does (cost is above the burst, the rate is 0, or the kind is Concurrency, whose releases cannot be
 // predicted). The result is exact, rounded up to a nanosecond. Window and slope are the meter's, which is not
 // changed.

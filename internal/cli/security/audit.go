@@ -64,7 +64,7 @@ log's own form, -o csv one row.`,
   quorate audit --data data/n1 --follow`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			p := &auditPrinter{out: a.output.Printer(cmd), table: auditTable(), messages: cmd.ErrOrStderr()}
+			p := &auditPrinter{out: a.output.Printer(cmd), table: auditTable(), csv: a.output.Format == render.FormatCSV, messages: cmd.ErrOrStderr()}
 			for _, other := range []string{"node", "identity", "method", "result", "text", "since", "tail", "addr"} {
 				if a.data != "" && f.Changed(other) {
 					return exit.Usagef("--%s: asks the cluster; leave out --data, which reads one node's files", other)
@@ -216,6 +216,7 @@ const auditPoll = 200 * time.Millisecond
 type auditPrinter struct {
 	out      render.Printer
 	table    *render.Table // of -o csv
+	csv      bool
 	messages io.Writer
 	lacks    []string // nodes that did not answer last
 }
@@ -396,7 +397,9 @@ func (p *auditPrinter) line(line []byte) error {
 	return p.out.Print(json.RawMessage(jsontext.Escape(raw)), func(page *render.Page) {
 		var e audit.Entry
 		if json.Unmarshal(line, &e) != nil {
-			fmt.Fprintf(page, "%s\n", jsontext.Escape(raw))
+			if fmt.Fprintf(page, "%s\n", jsontext.Escape(raw)); p.csv { // which has no row for it
+				fmt.Fprintf(p.messages, "quorate: not an audit entry: %s\n", jsontext.Escape(raw))
+			}
 			return
 		}
 		how := string(e.Result)
