@@ -122,3 +122,60 @@ func TestLastListHurries(t *testing.T) {
 		t.Fatalf("%d lists written with counts; want 1", n)
 	}
 }
+
+// TestIdleSecondsAreKnown checks that the leader of a range that nobody uses any more answers for the seconds
+// whose lines still wait, as far as every process has reported them.
+func TestIdleSecondsAreKnown(t *testing.T) {
+	self, other := history.Process{Node: "a", Incarnation: 1}, history.Process{Node: "b", Incarnation: 1}
+	start := history.Second(500_000 * 3600)
+	r := NewReplica()
+	r.Lead(at(start), 1)
+	used := history.Vector{}
+	used[3].Attempted = 1_000_000
+	upload := func(b history.Slot, p history.Process, slices ...history.Slice) {
+		r.Accept(b.End()+1, p, start.Slot(), []history.Upload{{From: p, Slot: b, Slices: slices}})
+	}
+	write := func(now history.Second, alive ...history.Process) (wrote bool) {
+		lines, slots, term := r.Lines(now, alive)
+		if lines == nil {
+			return false
+		}
+		if err := r.Apply(lines); err != nil {
+			t.Fatal(err)
+		}
+		r.Written(term, slots, true)
+		return true
+	}
+	known := func() history.Second {
+		points, asOf := r.seconds(keysLimit, start, start+1000)
+		for i, p := range points {
+			if p.Start != start+history.Second(i) || !p.Complete || (p.Attempted > 0) != (i == 3) {
+				t.Fatalf("second %d is %+v", i, p)
+			}
+		}
+		if int(asOf-start) != len(points) {
+			t.Fatalf("%d points; want all to %d", len(points), asOf-start)
+		}
+		return asOf
+	}
+
+	first := start.Slot()
+	r.Collector.Alive(start, []history.Process{self, other})
+	upload(first, self, history.Slice{Limit: keysLimit, Counts: used})
+	upload(first, other)
+	if !write(first.End()+1, self, other) || known() != first.End() {
+		t.Fatalf("the slot with counts was not written: known to %d", known()-start)
+	}
+	upload(first+1, self)
+	if write((first+1).End()+1, self, other) || known() != first.End() {
+		t.Errorf("known to %d before all have reported", known()-start)
+	}
+	upload(first+1, other)
+	if write((first+1).End()+2, self, other) || known() != (first+1).End() {
+		t.Errorf("known to %d; want the seconds whose line waits", known()-start)
+	}
+	r.Follow()
+	if known() != first.End() {
+		t.Errorf("a follower knows %d", known()-start)
+	}
+}

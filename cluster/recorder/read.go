@@ -71,7 +71,8 @@ func (r *Replica) asOf() history.Second {
 	return newest.End()
 }
 
-// seconds returns a point for each second in memory.
+// seconds returns a point for each second in memory, and at the leader for those in which it knows that
+// nothing was counted. Without these, a limit that nobody uses would seem unknown for up to MaxIdle.
 func (r *Replica) seconds(l quota.LimitName, from, end history.Second) ([]history.Point, history.Second) {
 	r.Mu.Lock()
 	defer r.Mu.Unlock()
@@ -79,7 +80,15 @@ func (r *Replica) seconds(l quota.LimitName, from, end history.Second) ([]histor
 	if !any {
 		return nil, 0
 	}
-	return r.Recent.Seconds(l, max(from, first.First()), min(end, r.asOf())), r.asOf()
+	asOf := r.asOf()
+	points := r.Recent.Seconds(l, max(from, first.First()), min(end, asOf))
+	if r.Collector == nil || r.idleTo <= asOf {
+		return points, asOf
+	}
+	for at := max(from, asOf); at < min(end, r.idleTo); at++ { // lines without counts wait up to MaxIdle
+		points = append(points, history.Point{Start: at, Seconds: 1, Complete: true})
+	}
+	return points, r.idleTo
 }
 
 // Points returns the points that begin in memory, at or after since. The last point may be unfinished:

@@ -26,6 +26,7 @@ type Replica struct {
 	Collector *history.Collector // nil unless this node leads the range
 	term      quota.Term
 	idleSince history.Second // since when lines without counts have been waiting for others; 0 if none wait
+	idleTo    history.Second // to here, every process has uploaded that it counted nothing since the newest line
 	writing   bool
 	Lists     [][]byte       // lists of keys to be written: usually one, plus one from a leader that hands over
 	listing   int            // how many of Lists are on their way into the log
@@ -114,7 +115,7 @@ func (r *Replica) Lead(at quota.Time, term quota.Term) {
 	now := Second(at)
 	r.Mu.Lock()
 	defer r.Mu.Unlock()
-	r.Collector, r.term, r.idleSince, r.writing = history.NewCollector(now, r.Recent), term, 0, false
+	r.Collector, r.term, r.idleSince, r.idleTo, r.writing = history.NewCollector(now, r.Recent), term, 0, 0, false
 	r.Lists, r.listing, r.hurried, r.Listed, r.since = nil, 0, false, now.Slot().Minute()-1, at
 	if _, any := r.keys.Newest(); !any {
 		r.Listed-- // the first leader lists at once, so that a gap shows what it does not list
@@ -178,6 +179,7 @@ func (r *Replica) Lines(now history.Second, alive []history.Process) (out *raftl
 	if len(r.Lists) > 0 && (now%60 >= listsAt || r.hurried) {
 		r.idleSince = 0 // everything goes with the list
 	} else if r.idle(now, all) {
+		r.idleTo = r.knownIdle(all)
 		for i := range all {
 			r.Collector.Written(all[i].Slot, false)
 		}
@@ -222,6 +224,20 @@ func (r *Replica) idle(now history.Second, all []history.Line) bool {
 	}
 	r.idleSince = 0
 	return false
+}
+
+// knownIdle returns the end of the slots that follow the newest line without a gap and whose lines wait,
+// complete and without counts.
+func (r *Replica) knownIdle(waiting []history.Line) history.Second {
+	end := r.asOf()
+	for i := range waiting {
+		l := &waiting[i]
+		if l.Slot.First() != end || slices.ContainsFunc(l.Expected, func(p history.Process) bool { return !slices.Contains(l.From, p) }) {
+			break
+		}
+		end = l.Slot.End()
+	}
+	return end
 }
 
 // Written records whether the lines of the given term reached the log.
