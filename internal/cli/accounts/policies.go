@@ -170,8 +170,9 @@ func newPoliciesGetCommand() *cobra.Command {
 	var r realmFlags
 	var output render.Output
 	cmd := &cobra.Command{
-		Use:   "get VERSION",
-		Short: "Print the policies of a config",
+		Use:     "get VERSION",
+		Aliases: []string{"describe"},
+		Short:   "Print the policies of a config",
 		Long: `Print the policies of a config: its version with --app and --realm, or
 app~realm~version in one word. -o yaml is a file for "quorate policies load".`,
 		Example: `  quorate policies get --app cv --realm project:infra '$hash'

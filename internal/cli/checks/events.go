@@ -53,7 +53,7 @@ func NewEventsCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "events [NAMESPACE[/LIMIT]]",
 		Short: "Print events as they happen",
-		Long: `Print events of all nodes of the cluster, or with --node on one, until Ctrl-C or
+		Long: `Print events of all nodes of the cluster, or with --node of one, until Ctrl-C or
 for the time of --for. The first node that answers asks the others; a message
 says whose events are missing if a node does not answer. The command reconnects
 after a lost connection. Nodes store no events, so none before the start of the

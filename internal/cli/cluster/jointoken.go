@@ -115,7 +115,7 @@ func newJoinTokenListCommand() *cobra.Command {
 	var output render.Output
 	cmd := &cobra.Command{
 		Use:     "list",
-		Aliases: []string{"get"},
+		Aliases: []string{"get", "describe"},
 		Short:   "Print the join tokens",
 		Long: `Print the join tokens that have uses left, without their secrets. STATE marks
 tokens of an authority that "quorate ca rotate" has replaced: nodes cannot join

@@ -79,6 +79,7 @@ func newGetCommand() *cobra.Command {
 	var output render.Output
 	cmd := &cobra.Command{
 		Use:     "get CONTEXT",
+		Aliases: []string{"describe"},
 		Short:   "Print one context",
 		Long:    `Print one context. Exit code 5 means that the context is unknown.`,
 		Example: `  quorate context get prod -o yaml`,

@@ -27,7 +27,7 @@ func newOverridesGetCommand() *cobra.Command {
 	var most int
 	cmd := &cobra.Command{
 		Use:     "get [NAMESPACE[/LIMIT] [KEY]]",
-		Aliases: []string{"list"},
+		Aliases: []string{"list", "describe"},
 		Short:   "Print overrides",
 		Long: `Print the overrides of the cluster, of a namespace, of a limit or of one key, in
 order of namespace, limit and key. The first 100 are printed unless --max is

@@ -29,17 +29,19 @@ type Output struct {
 	printer Printer
 }
 
-// AddFlags adds -o with the given formats; the first is the default. JSON implies YAML, and a table
-// implies CSV. Commands that print text accept "table" for it.
+// AddFlags adds -o with the given formats; the first is the default. JSON implies YAML and CSV. Commands
+// that print text accept "table" for it, and print their data as a row of CSV.
 func (o *Output) AddFlags(cmd *cobra.Command, formats ...string) {
-	if slices.Contains(formats, FormatTable) && !slices.Contains(formats, FormatCSV) {
+	rows := slices.Contains(formats, FormatTable) || slices.Contains(formats, FormatCSV)
+	if !slices.Contains(formats, FormatCSV) {
 		formats = append(formats, FormatCSV)
 	}
 	if !slices.Contains(formats, FormatYAML) {
 		formats = append(formats, FormatYAML)
 	}
-	if slices.Contains(formats, FormatCSV) {
-		cmd.Flags().BoolVar(&o.Raw, "raw", false, "with -o csv: do not put an apostrophe before texts that a spreadsheet would take for a formula")
+	cmd.Flags().BoolVar(&o.Raw, "raw", false, "with -o csv: do not put an apostrophe before texts that a spreadsheet would take for a formula")
+	if !rows {
+		_ = cmd.Flags().MarkHidden("raw") // the flag was added above
 	}
 	cmd.Flags().StringVarP(&o.Format, "output", "o", formats[0], "output format: "+strings.Join(formats, ", "))
 	CompleteWords(cmd, "output", formats...)

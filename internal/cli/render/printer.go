@@ -1,10 +1,13 @@
 package render
 
 import (
+	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
 	"regexp"
+	"slices"
 	"strings"
 
 	"go.yaml.in/yaml/v4"
@@ -103,17 +106,26 @@ func (p pagePrinter) Print(_ any, page func(*Page)) error {
 	return nil
 }
 
-// csvPrinter prints the tables of pages, separated by empty lines.
+// csvPrinter prints the tables of pages, separated by empty lines. Of a page without tables it prints the
+// data as one row.
 type csvPrinter struct {
-	w   io.Writer
-	raw bool
-	any bool // a table has been printed
+	w       io.Writer
+	raw     bool
+	any     bool   // a table has been printed
+	records *Table // of data, with the columns of the last answer
 }
 
 // Print implements Printer.
-func (c *csvPrinter) Print(_ any, page func(*Page)) error {
+func (c *csvPrinter) Print(data any, page func(*Page)) error {
 	var content Page
-	page(&content)
+	if page != nil {
+		page(&content)
+	}
+	if data != nil && !slices.ContainsFunc(content.parts, func(p part) bool { return p.table != nil }) {
+		if err := c.record(&content, data); err != nil {
+			return err
+		}
+	}
 	for _, part := range content.parts {
 		if part.table == nil {
 			continue
@@ -132,6 +144,62 @@ func (c *csvPrinter) Print(_ any, page func(*Page)) error {
 		}
 	}
 	return nil
+}
+
+// record adds data to a page as a row of a table. Answers with the same fields share the titles.
+func (c *csvPrinter) record(p *Page, data any) error {
+	value, err := jsonText(data)
+	if err != nil {
+		return err
+	}
+	titles, cells, err := columns("", value)
+	if err != nil {
+		return err
+	}
+	if c.records == nil || !slices.Equal(c.records.csvTitles, titles) {
+		c.records = NewTable(titles...)
+		copy(c.records.csvTitles, titles)
+	}
+	p.Record(c.records, "", cells...)
+	return nil
+}
+
+// columns returns the fields of a JSON value in their order: those of an object in an object as object.field,
+// and a list as its JSON text.
+func columns(name string, value []byte) (titles []string, cells []any, err error) {
+	in := json.NewDecoder(bytes.NewReader(value))
+	if first, err := in.Token(); err != nil || first != json.Delim('{') {
+		text := bytes.Buffer{}
+		if err := json.Compact(&text, value); err != nil {
+			return nil, nil, err
+		}
+		cell := text.String()
+		var word string
+		if json.Unmarshal(value, &word) == nil { // null is empty
+			cell = word
+		}
+		return []string{cmp.Or(name, "value")}, []any{Cell{cell, cell}}, nil
+	}
+	for in.More() {
+		field, err := in.Token()
+		if err != nil {
+			return nil, nil, err
+		}
+		var inner json.RawMessage
+		if err := in.Decode(&inner); err != nil {
+			return nil, nil, err
+		}
+		path := fmt.Sprint(field)
+		if name != "" {
+			path = name + "." + path
+		}
+		t, c, err := columns(path, inner)
+		if err != nil {
+			return nil, nil, err
+		}
+		titles, cells = append(titles, t...), append(cells, c...)
+	}
+	return titles, cells, nil
 }
 
 // jsonPrinter prints data, one value after another.

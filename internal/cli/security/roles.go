@@ -184,8 +184,9 @@ func newRolesShowCommand() *cobra.Command {
 	var t remote.Targets
 	var output render.Output
 	cmd := &cobra.Command{
-		Use:   "show",
-		Short: "List the roles and their permissions",
+		Use:     "show",
+		Aliases: []string{"describe"},
+		Short:   "List the roles and their permissions",
 		Long: `List the roles and their permissions, from the weakest to the strongest.
 docs/reference/authorization.md says which call needs which.`,
 		Example: `  quorate roles show`,

@@ -65,7 +65,7 @@ func newTokensListCommand() *cobra.Command {
 	var output render.Output
 	cmd := &cobra.Command{
 		Use:     "list",
-		Aliases: []string{"get"},
+		Aliases: []string{"get", "describe"},
 		Short:   "List the tokens, without their secrets",
 		Long:    `List the tokens by name, with creator and expiry. Secrets are not shown.`,
 		Example: `  quorate tokens list

@@ -59,7 +59,7 @@ prints every failing seed with its command; with one scenario, also the file.
 Exit code 0 means that all expectations were met, 1 that some were not, 2 that a
 file is invalid.
 
-Built-in examples:` + wrapNames(exampleNames(), 19) + `.`,
+Built-in examples: ` + wrapNames(exampleNames(), 19) + `.`,
 		Example: `  quorate sim example:headline
   quorate sim example:moving --algorithm all --no-chart
   quorate sim examples/sim/hard.yaml --seeds 20 -o json
@@ -96,7 +96,7 @@ func (s *simulator) addFlags(cmd *cobra.Command) {
 const markdown = "markdown"
 
 // data reports whether results are printed as data: one object per scenario and algorithm.
-func (s *simulator) data() bool { return !s.output.ForPeople() }
+func (s *simulator) data() bool { return !s.output.ForPeople() || s.output.Format == render.FormatCSV }
 
 func algorithmNames() (names []string) {
 	for _, a := range sim.Algorithms() {
