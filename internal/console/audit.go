@@ -114,11 +114,23 @@ func auditSentence(e *quoratev1.AuditEntry) string {
 	return "tried to " + strings.ToLower(verb) + " " + rest
 }
 
+// listLength matches the number of items before a list in a summary.
+var listLength = regexp.MustCompile(`^\(\d+\)\[`)
+
 // auditDetails formats the summary of a request or an answer for people: name: value, name: value.
 func auditDetails(summary string) string {
 	var b strings.Builder
 	quoted, escaped := false, false
+	depth, skip := 0, 0 // parentheses that are open, and the end of what is left out
 	for i, c := range summary {
+		if i < skip {
+			continue
+		}
+		if n := len(listLength.FindString(summary[i:])); n > 0 && !quoted {
+			b.WriteByte('[')
+			skip = i + n
+			continue
+		}
 		switch {
 		case escaped:
 			escaped = false
@@ -129,7 +141,11 @@ func auditDetails(summary string) string {
 		case !quoted && c == '=':
 			b.WriteString(": ")
 			continue
-		case !quoted && c == ' ' && !strings.HasSuffix(summary[:i], ","):
+		case !quoted && c == '(':
+			depth++
+		case !quoted && c == ')':
+			depth--
+		case !quoted && c == ' ' && depth == 0 && !strings.HasSuffix(summary[:i], ","):
 			b.WriteByte(',')
 		}
 		b.WriteRune(c)
