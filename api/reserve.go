@@ -89,7 +89,7 @@ func (s *QuotaService) Acquire(ctx context.Context, req *quoratev1.AcquireReques
 		return nil, err
 	}
 	if l, _ := s.node.Limits().Resolve(k.LimitName, k.Key); l != nil && l.Class == quota.Counted && l.Kind != quota.Concurrency {
-		return nil, apierr.Invalid("limit", "%v is a %v, not a limit of what is in flight; ask for it by Allow, POST /v1/allow", k.LimitName, kindWords(l.Kind))
+		return nil, apierr.Invalid("limit", "%v is a %v, not a concurrency limit; check it with Allow, POST /v1/allow", k.LimitName, kindWords(l.Kind))
 	}
 	p := &plan{ends: []int{1}, reqs: []quota.Request{{Key: k, Cost: oneOr(req.Count), MaxWait: quota.LimitsWait}}, out: make([]quota.Decision, 1)}
 	made, allowed, err := s.reserved(ctx, p, ttl)

@@ -36,7 +36,7 @@ func (b *Bucket) Allow() bool { return b.AllowN(1) }
 // Without a decision it fails open, unless [WithFailClosed] is set: it uses the client's own
 // limits, if one applies, and otherwise returns true. This is the case before the first answer of a
 // node, for unknown limits, for invalid names, and after Close. Use Check to distinguish these. A
-// limit on what is in flight admits nothing here: see Acquire.
+// concurrency limit admits nothing here: see Acquire.
 func (b *Bucket) AllowN(n int64) bool {
 	if b.near.Take(n) {
 		b.granted.Add(1)

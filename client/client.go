@@ -30,7 +30,7 @@ type Limiter interface {
 	Close() error
 }
 
-// Acquirer is a Limiter that also supports limits on what is in flight. [Client] implements it.
+// Acquirer is a Limiter that also supports concurrency limits. [Client] implements it.
 // Middleware uses it when a check returns [ErrUseAcquire].
 type Acquirer interface {
 	Limiter

@@ -22,7 +22,7 @@
 //   - a decision about a soft limit that the next grant would settle waits for that grant, for at most 20 ms
 //     ([WithGrantWait]), as nodes do, unless the limit says decide: local;
 //   - some decisions are made by a node in a call: limits with decide: leader, reservations of future tokens
-//     (max_debt), what is in flight ([Bucket.Acquire]), and reservations that outlive the process
+//     (max_debt), concurrency limits ([Bucket.Acquire]), and reservations that outlive the process
 //     ([Client.Reserve]);
 //   - [Bucket.Wait] waits.
 //

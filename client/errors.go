@@ -20,7 +20,7 @@ var (
 	// ErrNoReservation reports an unknown handle: the reservation was settled, has expired, or its
 	// node has died.
 	ErrNoReservation = errors.New("unknown reservation")
-	// ErrUseAcquire reports a check of a limit on what is in flight, which Allow never admits: take
+	// ErrUseAcquire reports a check of a concurrency limit, which Allow never admits: take
 	// places with Acquire, and give them back with Cancel.
 	ErrUseAcquire = errors.New("use Acquire")
 	// ErrUnavailable reports that no node answered in time, or that the context had ended before

@@ -148,7 +148,7 @@ func (c *Client) noRules(r *rules, namespace string) {
 	}
 }
 
-// inFlight returns the error of a check of a limit on what is in flight, and logs it.
+// inFlight returns the error of a check of a concurrency limit, and logs it.
 func (c *Client) inFlight(n quota.LimitName) error {
 	detail, say, _ := c.notices.wrong(c.clock.now(), n, ^uint64(0), false, func() string {
 		return fmt.Sprintf("%v is a concurrency limit, which Allow always refuses: call Acquire before the work and the reservation's Cancel after it; the middleware for HTTP and gRPC does this", n)

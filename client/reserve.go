@@ -210,7 +210,7 @@ func (c *Client) Acquire(ctx context.Context, namespace, limit, key string, n in
 	return c.Bucket(namespace, limit, key).Acquire(ctx, n, ttl)
 }
 
-// Acquire takes n places of a limit on what is in flight, for ttl, 1 ms to 24 h; 0 means the
+// Acquire takes n places of a concurrency limit, for ttl, 1 ms to 24 h; 0 means the
 // limit's lease. Cancel and Settle release them; Renew and Keep extend them. A node manages them,
 // so without one it returns an error.
 func (b *Bucket) Acquire(ctx context.Context, n int64, ttl time.Duration) (*Reservation, error) {

@@ -75,7 +75,7 @@ const (
 	WhyFloor           Why = "floor"             // admitted from the floor, although a parent is used up
 	WhyParentOverLimit Why = "parent_over_limit" // refused: a parent is used up
 	WhyFailover        Why = "failover"          // refused: the key's range has no leader at the moment; see Result.RetryAfter
-	WhyUseAcquire      Why = "use_acquire"       // refused for good: a limit on what is in flight is acquired and released
+	WhyUseAcquire      Why = "use_acquire"       // refused for good: a concurrency limit is acquired and released
 
 	WhyUnknown Why = "unknown" // a reason newer than this client
 )
@@ -99,7 +99,7 @@ type Policy struct {
 	// Quota is the most that passes at once: the burst, or a window's count.
 	Quota int64
 	// Window is the time that Quota applies to: for a bucket, the time to refill it; for a window,
-	// its length; 0 for what is in flight.
+	// its length; 0 for a concurrency limit.
 	Window time.Duration
 	// Remaining is the estimated number of tokens left, 0 to Quota.
 	Remaining int64

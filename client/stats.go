@@ -129,7 +129,7 @@ type Stats struct {
 	// GrantWaits counts decisions that waited for a grant.
 	GrantWaits uint64
 	// Asked counts decisions that were left to a node, because memory did not settle them: of hard limits,
-	// of limits with decide: leader or max_debt, and of what is in flight.
+	// of limits with decide: leader or max_debt, and of concurrency limits.
 	Asked uint64
 	// Dropped counts last reports of broken streams that reached no node: their counts are lost.
 	Dropped uint64

@@ -162,7 +162,7 @@ func TestReservations(t *testing.T) {
 		{"POST", "/v1/settle", `{"handle":"n1.7-0","used":-1}`, 400, "used: -1; must be 0 to", ""},
 		{"POST", "/v1/acquire", `{"namespace":"web","limit":"jobs","count":2}`, 200, `{"allowed":true,"handle":"n1.7-0","expires_in":60,"result":{"allowed":true,`, ""},
 		{"POST", "/v1/acquire", `{"namespace":"web","limit":"jobs"}`, 429, `{"allowed":false,"handle":""`, "Retry-After: 2"},
-		{"POST", "/v1/acquire", `{"namespace":"web","limit":"a"}`, 400, "limit: web/a is a token bucket, not a limit of what is in flight; ask for it by Allow, POST /v1/allow", ""},
+		{"POST", "/v1/acquire", `{"namespace":"web","limit":"a"}`, 400, "limit: web/a is a token bucket, not a concurrency limit; check it with Allow, POST /v1/allow", ""},
 		{"POST", "/v1/acquire", `{"namespace":"web","limit":"jobs","count":0}`, 400, "count: 0; must be 1 to", ""},
 		{"POST", "/v1/acquire", `{"namespace":"web","limit":"none"}`, 404, "unknown limit web/none", ""},
 		{"POST", "/v1/release", `{"handle":"n1.7-0"}`, 200, "{}", ""},

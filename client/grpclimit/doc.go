@@ -14,7 +14,7 @@
 // checked, and opening a stream is free. The key is the caller's address on servers, and the target
 // on clients, unless [Key] is given.
 //
-// Under a limit on what is in flight (in_flight in limit files) a call to a server takes as many
+// Under a concurrency limit (in_flight in limit files) a call to a server takes as many
 // places as it costs, and gives them back when its handler has returned; they are renewed in the
 // meantime. This requires [Limit] or [Method], and a limiter that is a client.Acquirer: with
 // [Rules], with [PerMessage] and on clients, such limits admit nothing, and [OnError] gets the

@@ -18,7 +18,7 @@
 // client.WithFailClosed. Nothing that a caller can send makes the limiter fail, and a request whose
 // context has ended never reaches the handler.
 //
-// Under a limit on what is in flight (in_flight in limit files) a request takes as many places as
+// Under a concurrency limit (in_flight in limit files) a request takes as many places as
 // it costs before the handler runs, and gives them back when it has returned; they are renewed in
 // the meantime. This requires [Limit] and a limiter that is a client.Acquirer: with [Rules], and in
 // a client, such limits admit nothing, and [OnError] gets the reason.

@@ -45,7 +45,7 @@
 // are void (aggregator.Generation). The next report contains the use of them, and it is charged to
 // the window that it belongs to.
 //
-// Limits with decide: leader, limits that reserve future tokens, and limits on what is in flight
+// Limits with decide: leader, limits that reserve future tokens, and concurrency limits
 // have no allocations: their calls go to the node.
 //
 // # Streams that break

@@ -12,7 +12,7 @@ func Algorithms() []Algorithm {
 }
 
 // Fits returns an error if the algorithm cannot play a limit. All except [Quorate] only count what
-// passes: they support neither limits on what is in flight nor waiting.
+// passes: they support neither concurrency limits nor waiting.
 func (a Algorithm) Fits(l *quota.Limit) error {
 	switch {
 	case a == "" || a == Quorate:

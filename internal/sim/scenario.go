@@ -23,7 +23,7 @@ type Scenario struct {
 	Repeat   float64
 	// Load returns the arrivals per second at node i.
 	Load func(i int, t time.Duration) float64
-	// Hold is the average time that an acquisition is held, for limits on what is in flight. Excess
+	// Hold is the average time that an acquisition is held, for concurrency limits. Excess
 	// is then what was in flight beyond the limit.
 	Hold time.Duration
 	// KillLeader is when the leader dies; the next one starts after Election. With KillMember its

@@ -79,7 +79,7 @@ func samePolicies(a, b []client.Policy) bool {
 	return true
 }
 
-// appendPolicies appends "name";q=20;w=2. Limits on what is in flight have no window.
+// appendPolicies appends "name";q=20;w=2. Concurrency limits have no window.
 func appendPolicies(b []byte, ps []client.Policy) []byte {
 	for i := range ps {
 		p := &ps[i]

@@ -57,7 +57,7 @@ type Gate struct {
 	Jitter     time.Duration                // maximum of a random addition to RetryAfter
 	OnError    func(context.Context, error) // may be nil
 
-	inFlight *atomic.Bool // whether the limit is on what is in flight, as far as known; made by Validate
+	inFlight *atomic.Bool // whether it is a concurrency limit, as far as known; made by Validate
 }
 
 // Validate returns the program's mistake in g.
@@ -82,13 +82,13 @@ func (g *Gate) Validate(rules bool) error {
 }
 
 // Ask checks a request, by its method and path if rules decide, and waits if the limit says so. A
-// limit on what is in flight admits nothing.
+// concurrency limit admits nothing.
 func (g *Gate) Ask(r extract.Request, method, path string) (client.Result, Outcome, error) {
 	res, _, outcome, err := g.enter(r, method, path, false)
 	return res, outcome, err
 }
 
-// Enter is Ask for a request whose end is known: for a limit on what is in flight it takes as many
+// Enter is Ask for a request whose end is known: for a concurrency limit it takes as many
 // places as the request costs, and keeps them until leave is called. leave is never nil.
 func (g *Gate) Enter(r extract.Request, method, path string) (res client.Result, leave func(), outcome Outcome, err error) {
 	res, place, outcome, err := g.enter(r, method, path, true)

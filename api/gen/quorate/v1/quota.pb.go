@@ -927,7 +927,7 @@ type Limit struct {
 	Class Class `protobuf:"varint,10,opt,name=class,proto3,enum=quorate.v1.Class" json:"class,omitempty"`
 	// Number that may be in flight, for a concurrency limit.
 	InFlight int64 `protobuf:"varint,11,opt,name=in_flight,json=inFlight,proto3" json:"in_flight,omitempty"`
-	// How long reservations, and what is in flight, last unless renewed.
+	// How long reservations and acquired places last unless renewed.
 	Lease *durationpb.Duration `protobuf:"bytes,12,opt,name=lease,proto3" json:"lease,omitempty"`
 	// Highest cost of one request; 0 means the burst.
 	MaxCost int64 `protobuf:"varint,13,opt,name=max_cost,json=maxCost,proto3" json:"max_cost,omitempty"`

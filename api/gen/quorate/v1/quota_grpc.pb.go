@@ -74,7 +74,7 @@ type QuotaServiceClient interface {
 	// Errors: NOT_FOUND when it was settled before, has expired, or is unknown; UNAVAILABLE when the
 	// node that made it cannot be reached.
 	Settle(ctx context.Context, in *SettleRequest, opts ...grpc.CallOption) (*SettleResponse, error)
-	// Renew extends a reservation, or the lease of what is in flight.
+	// Renew extends a reservation, or the lease of acquired places.
 	// Errors: those of Settle.
 	Renew(ctx context.Context, in *RenewRequest, opts ...grpc.CallOption) (*RenewResponse, error)
 	// Acquire acquires places under a concurrency limit until they are released or their lease ends.
@@ -248,7 +248,7 @@ type QuotaServiceServer interface {
 	// Errors: NOT_FOUND when it was settled before, has expired, or is unknown; UNAVAILABLE when the
 	// node that made it cannot be reached.
 	Settle(context.Context, *SettleRequest) (*SettleResponse, error)
-	// Renew extends a reservation, or the lease of what is in flight.
+	// Renew extends a reservation, or the lease of acquired places.
 	// Errors: those of Settle.
 	Renew(context.Context, *RenewRequest) (*RenewResponse, error)
 	// Acquire acquires places under a concurrency limit until they are released or their lease ends.
