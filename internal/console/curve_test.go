@@ -81,6 +81,9 @@ func TestResultText(t *testing.T) {
 	for want, res := range map[string]*quoratev1.WhatIfResponse{
 		"With 9/s, burst 5, about 12 % of 1,000 tokens would have been refused, between 11 % and 20 %; 35 % were actually refused.": {Outcome: outcome("9/s", 110, 120, 200), RefusedThen: 350},
 		"With 5/s, burst 5, 35 % of 1,000 tokens would have been refused; 34 % were actually refused.":                              {Outcome: outcome("5/s", 350, 350, 350), RefusedThen: 340},
+		"With 7/s, burst 5, about 0.04 % of 1,000,000 tokens would have been refused; 0 % were actually refused.": {
+			Outcome: &quoratev1.WhatIfOutcome{Rule: rule("7/s"), Attempted: 1_000_000, RefusedAtLeast: 401, RefusedLikely: 402, RefusedAtMost: 403},
+		},
 		"There was no demand in this time range.": {Outcome: &quoratev1.WhatIfOutcome{}},
 	} {
 		if got := resultText(res); got != want {

@@ -209,7 +209,10 @@ func resultText(res *quoratev1.WhatIfResponse) string {
 	share := func(n int64) string { return part(float64(n) / float64(o.Attempted)) }
 	of := share(o.RefusedLikely) + " of " + num(o.Attempted) + " tokens would have been refused"
 	if o.RefusedAtLeast != o.RefusedAtMost || o.Estimate {
-		of = "about " + of + ", between " + share(o.RefusedAtLeast) + " and " + share(o.RefusedAtMost)
+		of = "about " + of
+		if least, most := share(o.RefusedAtLeast), share(o.RefusedAtMost); least != most {
+			of += ", between " + least + " and " + most
+		}
 	}
 	return "With " + ruleText(o.Rule) + ", " + of + "; " + share(res.RefusedThen) + " were actually refused."
 }

@@ -24,7 +24,7 @@ func shownSettings(cfg *cluster.Config, who *callers, sec *security, ports *list
 	_, ownSeries := cfg.Series.Len()
 	return []console.Setting{
 		{Name: "cluster", Value: cfg.Cluster, About: "name of the cluster"},
-		{Name: "node", Value: string(cfg.Self), About: "this node"},
+		{Name: "node", Value: string(cfg.Self), About: "name of this node"},
 		{Name: "zone", Value: cfg.Zone, About: "failure zone; replicas are spread over zones"},
 		{Name: "data", Value: cfg.Dir, About: "directory for persistent state"},
 		{Name: "listen.http", Value: ports.http.Addr().String(), About: "HTTP, and this console"},
