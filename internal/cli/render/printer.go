@@ -121,7 +121,8 @@ func (c *csvPrinter) Print(data any, page func(*Page)) error {
 	if page != nil {
 		page(&content)
 	}
-	if data != nil && !slices.ContainsFunc(content.parts, func(p part) bool { return p.table != nil }) {
+	tables := c.any && c.records == nil // printed before, as of a stream: what is no row of them is for people
+	if data != nil && !tables && !slices.ContainsFunc(content.parts, func(p part) bool { return p.table != nil }) {
 		if err := c.record(&content, data); err != nil {
 			return err
 		}

@@ -393,13 +393,16 @@ func (c *auditChain) rest(ctx context.Context, r *bufio.Reader) error {
 }
 
 func (p *auditPrinter) line(line []byte) error {
-	raw := bytes.TrimSuffix(line, []byte("\n"))
-	return p.out.Print(json.RawMessage(jsontext.Escape(raw)), func(page *render.Page) {
-		var e audit.Entry
-		if json.Unmarshal(line, &e) != nil {
-			if fmt.Fprintf(page, "%s\n", jsontext.Escape(raw)); p.csv { // which has no row for it
-				fmt.Fprintf(p.messages, "quorate: not an audit entry: %s\n", jsontext.Escape(raw))
-			}
+	raw := jsontext.Escape(bytes.TrimSuffix(line, []byte("\n")))
+	var e audit.Entry
+	bad := json.Unmarshal(line, &e) != nil
+	if bad && p.csv { // which has no row for it
+		fmt.Fprintf(p.messages, "quorate: not an audit entry: %s\n", raw)
+		return nil
+	}
+	return p.out.Print(json.RawMessage(raw), func(page *render.Page) {
+		if bad {
+			fmt.Fprintf(page, "%s\n", raw)
 			return
 		}
 		how := string(e.Result)
