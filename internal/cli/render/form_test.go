@@ -153,13 +153,13 @@ func TestCSVOfData(t *testing.T) {
 	var b bytes.Buffer
 	p := NewPrinter(FormatCSV, false, &b)
 	for _, value := range []string{
-		`{"allowed":true,"limit":{"name":"=a","rate":"10/s"},"wait":null,"empty":{},"nodes":["n1", "n2"]}`, `{"allowed":false,"limit":{"name":"b","rate":"5/s"},"wait":1.50,"empty":{},"nodes":[]}`, `{"used":12}`, `"a\nb"`,
+		`{"allowed":true,"limit":{"name":"=a","rate":"10/s"},"wait":null,"empty":{},"nodes":["n1", "n2"]}`, `{"allowed":false,"limit":{"name":"b","rate":"5/s"},"wait":1.50,"empty":{},"nodes":[]}`, `{"used":12}`, `"a\nb"`, `[{"file":"a","valid":true},{"file":"b","valid":false}]`, `[]`,
 	} {
 		if err := p.Print(json.RawMessage(value), func(p *Page) { fmt.Fprintln(p, "for people") }); err != nil {
 			t.Fatal(err)
 		}
 	}
-	want := "allowed,limit.name,limit.rate,wait,nodes\ntrue,'=a,10/s,,\"[\"\"n1\"\",\"\"n2\"\"]\"\nfalse,b,5/s,1.50,[]\n\nused\n12\n\nvalue\n\"a\nb\"\n"
+	want := "allowed,limit.name,limit.rate,wait,nodes\ntrue,'=a,10/s,,\"[\"\"n1\"\",\"\"n2\"\"]\"\nfalse,b,5/s,1.50,[]\n\nused\n12\n\nvalue\n\"a\nb\"\n\nfile,valid\na,true\nb,false\n"
 	if b.String() != want {
 		t.Errorf("%q\nwant\n%q", b.String(), want)
 	}

@@ -140,28 +140,38 @@ func (c *csvPrinter) Print(data any, page func(*Page)) error {
 		if err := part.table.writeCSV(c.w, c.raw); err != nil {
 			return err
 		}
-		if part.text != nil {
+		if part.text != nil || part.table == c.records {
 			part.table.next()
 		}
 	}
 	return nil
 }
 
-// record adds data to a page as a row of a table. Answers with the same fields share the titles.
+// record adds data to a page as a row of a table, and a list as a row for each item. Rows with the same fields
+// share the titles.
 func (c *csvPrinter) record(p *Page, data any) error {
 	value, err := jsonText(data)
 	if err != nil {
 		return err
 	}
-	titles, cells, err := columns("", value)
-	if err != nil {
-		return err
+	var list []json.RawMessage
+	if json.Unmarshal(value, &list) != nil {
+		list = []json.RawMessage{value}
 	}
-	if c.records == nil || !slices.Equal(c.records.csvTitles, titles) {
-		c.records = NewTable(titles...)
-		copy(c.records.csvTitles, titles)
+	for _, one := range list {
+		titles, cells, err := columns("", one)
+		if err != nil {
+			return err
+		}
+		if c.records == nil || !slices.Equal(c.records.csvTitles, titles) {
+			c.records = NewTable(titles...)
+			copy(c.records.csvTitles, titles)
+		}
+		c.records.Row(cells...)
+		if !slices.ContainsFunc(p.parts, func(of part) bool { return of.table == c.records }) {
+			p.Table(c.records)
+		}
 	}
-	p.Record(c.records, "", cells...)
 	return nil
 }
 
