@@ -53,11 +53,11 @@ func inWords(text string) string {
 	has := func(part string) bool { return strings.Contains(text, part) }
 	switch {
 	case has("unexpected HTTP status code") || has("unexpected content-type") || has("looked like an HTTP/1.1 header"):
-		return "is HTTP, not gRPC: give the gRPC port, which is 7412 unless set otherwise"
+		return "is HTTP, not gRPC: use the gRPC port, 7412 by default"
 	case has("ALPN"):
-		return "is a port with TLS and without gRPC, such as that for peers: give the gRPC port, which is 7412 unless set otherwise"
+		return "is a port with TLS and without gRPC, such as that for peers: use the gRPC port, 7412 by default"
 	case has("first record does not look like a TLS handshake"):
-		return "is a port without TLS: give the gRPC port, which is 7412 unless set otherwise, or leave out WithTLSDir if the nodes use no TLS"
+		return "is a port without TLS: use the gRPC port, 7412 by default, or leave out WithTLSDir if the nodes use no TLS"
 	case has("connection error") && (has("EOF") || has("reset")):
 		return text + "; if the nodes use TLS, give WithTLSDir"
 	}

@@ -142,11 +142,11 @@ const mistakesDoc = "../docs/reference/mistakes.md"
 
 const mistakesHead = `# Mistakes
 
-What goes wrong most often, and what Quorate says then: the field, the value, and what would be right. Every line here is run
-by a test, and what it prints is what it printed then: ` + "`TEST_SPEED=full go test ./systemtest -run Mistakes -rewrite`" + ` writes this page.
+Common mistakes and the messages that Quorate prints for them: the field, the value, and the valid values. A test runs every command
+and writes this page: ` + "`TEST_SPEED=full go test ./systemtest -run Mistakes -rewrite`" + `.
 
-In a directory with ` + "`n1`" + `, the data of a cluster of one node that runs, made by ` + "`quorate init --data n1`" + `; ` + "`QUORATE_TLS_DIR`" + `
-is its ` + "`n1/admin`" + `. Exit codes are those of ` + "`quorate exit-codes`" + `.
+The commands run in a directory with ` + "`n1`" + `, the data of a running cluster of one node, which ` + "`quorate init --data n1`" + ` created. ` + "`QUORATE_TLS_DIR`" + `
+is ` + "`n1/admin`" + `. ` + "`quorate exit-codes`" + ` explains the exit codes.
 `
 
 // TestMistakes makes every mistake and checks that the messages match docs/reference/mistakes.md.

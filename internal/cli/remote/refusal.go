@@ -136,7 +136,7 @@ const firstCertificate = `"quorate init" puts the first administrator's into DAT
 with those you can make others: quorate cert issue --name NAME --out DIR`
 
 // wantsGRPC says which port --addr means.
-const wantsGRPC = "--addr wants the gRPC port, which is 7412 unless set otherwise"
+const wantsGRPC = "--addr needs a gRPC port, 7412 by default"
 
 // NoneAnswers explains why no node could be reached, and what to try next.
 func (t *Targets) NoneAnswers(addrs []string, last error) error {
@@ -145,11 +145,11 @@ func (t *Targets) NoneAnswers(addrs []string, last error) error {
 	secure := t.TLSDirectory()
 	switch wrong := WrongPort(last); {
 	case wrong == noTLS:
-		return exit.Errorf(exit.Unreachable, "at %s is %s, but --tls-dir, QUORATE_TLS_DIR or the context asks for it (%s): %s; or leave the directory out", list, wrong, secure, wantsGRPC)
+		return exit.Errorf(exit.Unreachable, "%s is %s, but --tls-dir, QUORATE_TLS_DIR or the context asks for it (%s): %s; or leave the directory out", list, wrong, secure, wantsGRPC)
 	case wrong != "":
-		return exit.Errorf(exit.Unreachable, "at %s is %s: %s", list, wrong, wantsGRPC)
+		return exit.Errorf(exit.Unreachable, "%s is %s: %s", list, wrong, wantsGRPC)
 	case secure == "" && has("connection error") && (has("EOF") || has("reset")):
-		return exit.Errorf(exit.Unreachable, "the nodes at %s end every connection: %s\nIf this is their port for peers, give the gRPC port, which is 7412 unless set otherwise. If they use TLS, name a directory of credentials with --tls-dir or QUORATE_TLS_DIR: %s", list, text, firstCertificate)
+		return exit.Errorf(exit.Unreachable, "the nodes at %s close every connection: %s\nIf this is their port for peers, use the gRPC port, 7412 by default. If they use TLS, name a directory of credentials with --tls-dir or QUORATE_TLS_DIR: %s", list, text, firstCertificate)
 	case secure != "" && has("than those trusted here"):
 		return exit.Errorf(exit.Unreachable, "the nodes at %s are not those that %s trusts: %s\nThe addresses or the directory belong to another cluster, or the cluster's authority was replaced: then get its ca.crt with \"quorate ca status --trust-out FILE\" on a machine that trusts it", list, secure, text)
 	}

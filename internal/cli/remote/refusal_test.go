@@ -24,9 +24,9 @@ func TestAdviceLeadsOn(t *testing.T) {
 		{"nobody there", secured.NoneAnswers(addrs, status.Error(codes.Unavailable, "connection refused")).Error(), "quorate dev", "DATA/admin"},
 		{"no credential", Refusal(status.Error(codes.Unauthenticated, "the call carries no credential; its caller needs check")).Error(), "DATA/admin", "roles bind"},
 		{"no role", Refusal(status.Error(codes.PermissionDenied, `"client:shop" needs cluster.read everywhere`)).Error(), "quorate roles bind client:shop ROLE", "DATA/admin"},
-		{"an HTTP port", Refusal(status.Error(codes.Unknown, `unexpected HTTP status code received from server: 404 (Not Found); transport: received unexpected content-type "text/plain"`)).Error(), "--addr wants the gRPC port", "transport"},
-		{"an HTTP port without TLS", plain.NoneAnswers(addrs, status.Error(codes.Unavailable, `connection error: desc = "error reading server preface: http2: frame too large, note that the frame header looked like an HTTP/1.1 header"`)).Error(), "n1:7412 is HTTP, not gRPC: --addr wants the gRPC port", "quorate dev"},
-		{"a port for peers", secured.NoneAnswers(addrs, status.Error(codes.Unavailable, `authentication handshake failed: credentials: cannot check peer: missing selected ALPN property.`)).Error(), "such as that for peers: --addr wants the gRPC port", "quorate dev"},
+		{"an HTTP port", Refusal(status.Error(codes.Unknown, `unexpected HTTP status code received from server: 404 (Not Found); transport: received unexpected content-type "text/plain"`)).Error(), "--addr needs a gRPC port", "transport"},
+		{"an HTTP port without TLS", plain.NoneAnswers(addrs, status.Error(codes.Unavailable, `connection error: desc = "error reading server preface: http2: frame too large, note that the frame header looked like an HTTP/1.1 header"`)).Error(), "n1:7412 is HTTP, not gRPC: --addr needs a gRPC port", "quorate dev"},
+		{"a port for peers", secured.NoneAnswers(addrs, status.Error(codes.Unavailable, `authentication handshake failed: credentials: cannot check peer: missing selected ALPN property.`)).Error(), "such as that for peers: --addr needs a gRPC port", "quorate dev"},
 		{"a port without TLS", secured.NoneAnswers(addrs, status.Error(codes.Unavailable, "tls: first record does not look like a TLS handshake")).Error(), "is a port without TLS", "quorate dev"},
 		{"a forbidden join", Refusal(status.Error(codes.PermissionDenied, "join token x: its secret is wrong")).Error(), "its secret is wrong", "roles bind"},
 	} {

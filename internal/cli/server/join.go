@@ -176,7 +176,7 @@ func (j *joiner) logOnce(addr string, err error) {
 // joinFault describes why a member did not answer. If the address is no gRPC port, it names the
 // right port.
 func joinFault(err error) string {
-	const right = "join wants a member's gRPC port, which is 7412 unless set otherwise"
+	const right = "join needs a member's gRPC port, 7412 by default"
 	if wrong := remote.WrongPort(err); wrong != "" {
 		return "what answers there is " + wrong + ": " + right + ", with the TLS that this node has"
 	}
