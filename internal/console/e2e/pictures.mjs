@@ -5,7 +5,7 @@ import { attempt, say } from './check.mjs';
 
 const plan = JSON.parse(readFileSync(0, 'utf8'));
 const open = plan.open + '/console/';
-const wide = { width: 1200, height: 740 };
+const wide = { width: 1280, height: 800 };
 
 // allow asks n times for a key of a limit.
 async function allow(namespace, limit, key, n) {
@@ -60,7 +60,7 @@ await picture('settings', 'settings');
 await picture('access', 'access');
 await picture('audit', 'audit');
 await picture('change', 'nodes', {
-  size: { width: 1200, height: 560 }, wait: 500,
+  size: { width: 1280, height: 560 }, wait: 500,
   before: async (page) => {
     await page.click('button[aria-label="Drain n2"]');
     await page.locator('#dialog [data-step="confirm"]').waitFor();
