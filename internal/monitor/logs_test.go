@@ -91,11 +91,11 @@ func literal(e ast.Expr) (string, bool) {
 
 const logsPreface = `# The log of a node
 
-One line for each event, on standard error: ` + "`log.format: text` or `json`, `log.level`" + ` as in [settings.md](settings.md). A message and its keys are stable: programs may look
-for them, and a change of one is in the [changelog](../../CHANGELOG.md). ` + "`err`" + ` is why, in words. No line has a caller's key, a token or a private key; who changed what is
+One line per event, on standard error: ` + "`log.format: text` or `json`, `log.level`" + ` as in [settings.md](settings.md). A message and its keys are stable: programs may look
+for them, and a change of one is in the [changelog](../../CHANGELOG.md). ` + "`err`" + ` is the reason, as text. No line has a caller's key, a token or a private key; who changed what is
 in the audit log.
 
-Of a message that repeats there are at most 20 lines at once and then one a second; the next says how many were held back (` + "`dropped`" + `), and
+A repeated message is written at most 20 times at once, then once a second; the next line counts those left out (` + "`dropped`" + `), and
 ` + "`quorate_log_lines_dropped_total`" + ` counts them.
 
 <!-- Written by go test ./internal/monitor -run TestLogs -rewrite, of the sources. -->
