@@ -8,14 +8,24 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// bucket is the state of one key, in groups. The package documentation lists the fields and bytes
+// bucket is one key: what its place in the ledger's tables needs, and the state. Use the state only
+// of a bucket that Ledger.current has returned: another may be at rest, see rest.go.
+type bucket struct {
+	key    quota.Key
+	limit  *quota.Limit
+	sums   *quota.LiveError // of the limit
+	packed []byte           // the state at rest
+
+	visitState
+	*state // nil at rest
+}
+
+// state is the state of one key, in groups. The package documentation lists the fields and bytes
 // of each group.
 //
 // Invariant after advance: pool + sum(allocation.standing()) <= burst. For Concurrency the right
 // side is reduced by what is in flight; under soft the left side is reduced by unseen.
-type bucket struct {
-	key         quota.Key
-	limit       *quota.Limit
+type state struct {
 	tier        quota.Tier    // the limit's only one
 	gains       quota.Units   // Units per second; used by token buckets
 	pool        limiter.Meter // free tokens; debt below 0
@@ -29,7 +39,6 @@ type bucket struct {
 	errorState
 	divisionState
 	logState
-	visitState
 }
 
 // bookState identifies the bucket and counts its use since it was opened.
@@ -41,7 +50,6 @@ type bookState struct {
 	incarnation         uint64     // distinguishes it from an earlier bucket of the key
 	fresh               quota.Time // bookings up to this time are not reversed
 	keep                quota.Time // earliest time at which the bucket may be dropped
-	dropped             bool       // removed from all tables of the ledger
 	forced              bool       // a forced charge exceeded the level, so the level may be below 0
 }
 
@@ -68,7 +76,6 @@ type promiseState struct {
 
 // errorState measures over-admission and needless refusals.
 type errorState struct {
-	sums           *quota.LiveError // of the limit
 	env            envelope
 	live           *liveKey    // nil while nothing is measured
 	forgiven       quota.Units // part of admitted that amend forgave
@@ -102,12 +109,17 @@ type visitState struct {
 	seen    uint64     // number of changes applied
 	timer   uint32     // index in Ledger.timers, from 1; 0 if it is not there
 	counted **bucket   // place in Ledger.counted; nil if it is not there
+	dropped bool       // removed from all tables of the ledger
+	watched bool       // it is in Ledger.watched
+	used    bool       // since Ledger.restSome looked at it
 }
 
 func newBucket(k quota.Key, limit *quota.Limit, pool limiter.Meter) *bucket {
 	return &bucket{
-		key: k, limit: limit, tier: limit.First(), gains: limit.Rate.PerSecond(), pool: pool,
-		logState: logState{saved: pool.Level() < limit.BurstUnits()}, visitState: visitState{alarm: never},
+		key: k, limit: limit, visitState: visitState{alarm: never}, state: &state{
+			tier: limit.First(), gains: limit.Rate.PerSecond(), pool: pool,
+			logState: logState{saved: pool.Level() < limit.BurstUnits()},
+		},
 	}
 }
 

@@ -11,7 +11,7 @@ import (
 // is 0.
 func TestTurns(t *testing.T) {
 	const token = float64(quota.Token)
-	b := &bucket{limit: &quota.Limit{Ceiling: quota.Hard}, divisionState: divisionState{most: 10 * token}}
+	b := &bucket{limit: &quota.Limit{Ceiling: quota.Hard}, state: &state{divisionState: divisionState{most: 10 * token}}}
 	for _, live := range []float64{30, 10, 10} {
 		b.allocations = append(b.allocations, allocation{demandState: demandState{live: live * token}})
 	}
@@ -50,7 +50,7 @@ func TestEvened(t *testing.T) {
 		{"enough for all", quota.Soft, true, -12, 10, false},
 		{"by turns", quota.Hard, false, -12, 10, false},
 	} {
-		b := &bucket{limit: &quota.Limit{Ceiling: tc.ceiling, Burst: 100}, divisionState: divisionState{most: fair}}
+		b := &bucket{limit: &quota.Limit{Ceiling: tc.ceiling, Burst: 100}, state: &state{divisionState: divisionState{most: fair}}}
 		if tc.enough {
 			b.most = math.Inf(1)
 		}

@@ -21,6 +21,9 @@
 // their last reports, extrapolated from their earlier use. Members subtract it from their
 // estimates, and it does not overflow until they report. It is never booked.
 //
+// A bucket that nobody has used for a few seconds is at rest: its state is packed into bytes, and
+// restored, exactly, by whatever needs it next (rest.go).
+//
 // # Rates
 //
 // A member's refill rate is taken from the pool's as time passes. After a cut, the old rate stays

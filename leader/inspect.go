@@ -32,8 +32,13 @@ func (l *Ledger) Free(now quota.Time, k quota.Key) (quota.Units, bool) {
 func (l *Ledger) Booked(n quota.LimitName) quota.Units {
 	var sum quota.Units
 	for k, b := range l.buckets {
-		if k.LimitName == n && l.current(b) != nil {
+		if k.LimitName != n {
+			continue
+		}
+		rested := b.resting()
+		if l.current(b) != nil {
 			sum += b.admitted
+			l.restAgain(b, rested)
 		}
 	}
 	return sum

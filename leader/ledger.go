@@ -31,6 +31,7 @@ type Ledger struct {
 	moved   bucketQueue // dirty buckets
 	behind  bucketQueue // buckets that differ from the log's line by too little to be written yet
 	counted bucketQueue // buckets with counts that TopSince has not returned
+	watched bucketQueue // buckets that are not at rest; and some that are, until restSome looks at them
 	changes []change    // changes that not all buckets have applied
 	trimmed uint64      // number of changes dropped from the front of changes
 	cursor  int         // index in refs at which the round that applies changes continues
@@ -38,6 +39,11 @@ type Ledger struct {
 	visits  int         // buckets visited by upkeep
 	tops    tops        // result of TopSome; nil between lists
 	topLeft int         // number of first entries of counted that TopSome has yet to read
+
+	toWatch   int        // number of first entries of watched that restSome has yet to look at
+	lookedAt  quota.Time // when restSome began to look at them
+	packing   []byte     // buffer of rest
+	processes processes
 
 	requesters map[quota.NodeID]*requester
 	opened     uint64 // buckets opened so far
@@ -110,7 +116,7 @@ func New(cfg Config, id quota.RangeID, term quota.Term, self quota.NodeID, nodes
 		requesters: map[quota.NodeID]*requester{},
 		live:       map[quota.LimitName]*quota.LiveError{},
 		saved:      make(map[quota.Key]*savedLevel, len(levels)),
-		started:    now, first: term == 1 || cfg.First, nodes: len(nodes),
+		lookedAt:   now, started: now, first: term == 1 || cfg.First, nodes: len(nodes),
 	}
 	l.learning = !l.first // no earlier term granted anything
 	for _, n := range nodes {
@@ -333,6 +339,7 @@ func (l *Ledger) open(now quota.Time, k quota.Key) *bucket {
 		b.restoreAnswers(now, &kl.KeyLevel)
 	}
 	l.beginImplicitGrant(now, b, kl.Implicit)
+	l.watch(b)
 	b.wakeBy(now.Add(linger))
 	l.note(now, b)
 	return b

@@ -11,8 +11,8 @@ import (
 )
 
 // reported is a ledger to which ten members have reported these keys. Only the first report names
-// them.
-func reported(tb testing.TB, keys int, ceiling quota.Ceiling) *Ledger {
+// them. If rested, the log has them, and nobody has used them for some seconds since.
+func reported(tb testing.TB, keys int, ceiling quota.Ceiling, rested bool) *Ledger {
 	tb.Helper()
 	limits, err := quota.NewLimits(1, []quota.Limit{{
 		LimitName: quota.LimitName{Namespace: "api", Limit: "per_tenant"},
@@ -38,6 +38,14 @@ func reported(tb testing.TB, keys int, ceiling quota.Ceiling) *Ledger {
 			}
 		}
 	}
+	for s := quota.Time(0); rested && s < 15; s++ {
+		now = now.Add(time.Second)
+		l.Sweep(now)
+		for len(l.Checkpoint(now, 4096)) > 0 {
+			l.Saved(now, l.Written())
+		}
+		l.TopSince(10, 10)
+	}
 	if l.Len() != keys {
 		tb.Fatalf("%d accounts of %d keys", l.Len(), keys)
 	}
@@ -53,49 +61,53 @@ func heap() uint64 {
 }
 
 // memoryOf is the memory that a ledger takes for each of n keys.
-func memoryOf(tb testing.TB, keys int, ceiling quota.Ceiling) float64 {
+func memoryOf(tb testing.TB, keys int, ceiling quota.Ceiling, rested bool) float64 {
 	tb.Helper()
 	before := heap()
-	l := reported(tb, keys, ceiling)
+	l := reported(tb, keys, ceiling, rested)
 	after := heap()
 	runtime.KeepAlive(l)
 	return float64(after-before) / float64(keys)
 }
 
-// TestMemory compares the memory of a key with ten members with the size of its records: ten
-// allocations, with no room for more, and one bucket.
+// TestMemory compares the memory of a key with ten members, in use, with the size of its records:
+// ten allocations, with no room for more, one bucket and its state. At rest it takes much less.
 func TestMemory(t *testing.T) {
 	for _, tc := range []struct {
 		ceiling quota.Ceiling
 		most    uintptr // for each member
+		atRest  float64
 	}{
-		{quota.Soft, unsafe.Sizeof(allocation{})},
-		{quota.Hard, unsafe.Sizeof(allocation{}) + unsafe.Sizeof(logged{})},
+		{quota.Soft, unsafe.Sizeof(allocation{}), 2000},
+		{quota.Hard, unsafe.Sizeof(allocation{}) + unsafe.Sizeof(logged{}), 2000},
 	} {
 		const others = 768 // the key, tables, and unacknowledged grants
-		most := 10*float64(tc.most) + float64(unsafe.Sizeof(bucket{})) + others
-		got := memoryOf(t, 2000, tc.ceiling)
-		t.Logf("%v: %.0f bytes a key, at most %.0f; account %d, member %d", tc.ceiling, got, most, unsafe.Sizeof(bucket{}), tc.most)
-		if got > most {
-			t.Errorf("%v: %.0f bytes a key with ten members, want at most %.0f", tc.ceiling, got, most)
+		records := unsafe.Sizeof(bucket{}) + unsafe.Sizeof(state{})
+		most := 10*float64(tc.most) + float64(records) + others
+		got, rested := memoryOf(t, 2000, tc.ceiling, false), memoryOf(t, 2000, tc.ceiling, true)
+		t.Logf("%v: %.0f bytes a key, at most %.0f; bucket %d, member %d; at rest %.0f", tc.ceiling, got, most, records, tc.most, rested)
+		if got > most || rested > tc.atRest {
+			t.Errorf("%v: %.0f bytes a key with ten members, %.0f at rest; want at most %.0f and %.0f", tc.ceiling, got, rested, most, tc.atRest)
 		}
 	}
 }
 
-// BenchmarkMemory measures the memory of a key with ten members, and the duration of a garbage
-// collection.
+// BenchmarkMemory measures the memory of a key with ten members, in use and at rest, and the duration of a
+// garbage collection.
 func BenchmarkMemory(b *testing.B) {
 	const keys = 20_000
 	for _, c := range []quota.Ceiling{quota.Soft, quota.Hard} {
-		b.Run(c.String(), func(b *testing.B) {
-			before := heap()
-			l := reported(b, keys, c)
-			size := float64(heap()-before) / keys
-			for b.Loop() {
-				runtime.GC()
-			}
-			runtime.KeepAlive(l)
-			b.ReportMetric(size, "B/key")
-		})
+		for _, rested := range []bool{false, true} {
+			b.Run(fmt.Sprintf("%v/rested=%v", c, rested), func(b *testing.B) {
+				before := heap()
+				l := reported(b, keys, c, rested)
+				size := float64(heap()-before) / keys
+				for b.Loop() {
+					runtime.GC()
+				}
+				runtime.KeepAlive(l)
+				b.ReportMetric(size, "B/key")
+			})
+		}
 	}
 }

@@ -162,13 +162,18 @@ func (s *RateScan) Some(now quota.Time, most int) (more bool) {
 	l := s.ledger
 	for ; s.at < len(l.refs.buckets) && most > 0; s.at, most = s.at+1, most-1 {
 		b := l.refs.buckets[s.at]
-		if b == nil || !s.query.matches(&b.key) || l.current(b) == nil {
+		if b == nil || !s.query.matches(&b.key) {
+			continue
+		}
+		rested := b.resting()
+		if l.current(b) == nil {
 			continue
 		}
 		b.advance(now)
 		if k := b.keyRate(now); s.query.behind(&k) {
 			s.top.Add(&k)
 		}
+		l.restAgain(b, rested)
 	}
 	return s.at < len(l.refs.buckets)
 }

@@ -151,6 +151,7 @@ func play(t *testing.T, kind uint8, s *source) {
 	over := &oneOverride{}
 	l := New(Config{Overrides: over}, 0, 2, "a", []quota.NodeID{"a", "b"}, set(fuzzLimit(kind)), nil, now)
 	for len(s.data) > 0 {
+		restAll(t, l)
 		now = now.Add(time.Duration(s.byte()) * time.Millisecond)
 		switch b := s.byte(); {
 		case b > 250:
@@ -218,6 +219,9 @@ func checkAnswer(t *testing.T, a quota.Answer) {
 func checkBooks(t *testing.T, l *Ledger, now quota.Time) {
 	t.Helper()
 	for _, b := range l.buckets {
+		if b = l.current(b); b == nil {
+			continue
+		}
 		b.advance(now)
 		sum := b.pool.Level()
 		for i := range b.allocations {
@@ -240,7 +244,7 @@ func checkBooks(t *testing.T, l *Ledger, now quota.Time) {
 // checkRepeated repeats the request with the same name: nothing changes.
 func checkRepeated(t *testing.T, l *Ledger, now quota.Time, q quota.Ask) {
 	t.Helper()
-	b := l.buckets[q.Key]
+	b := l.bucket(q.Key)
 	if b == nil || q.ID == 0 {
 		return
 	}

@@ -81,6 +81,7 @@ func playQuestions(t *testing.T, kind uint8, s *source) {
 
 // step performs one random event.
 func (x *questionGame) step(s *source, b byte) {
+	restAll(x.t, x.l)
 	m := &x.members[b%2]
 	switch {
 	case b < 80:
@@ -110,11 +111,11 @@ func (x *questionGame) step(s *source, b byte) {
 func (x *questionGame) ask(q quota.Ask) {
 	x.t.Helper()
 	var before, after quota.Units
-	if b := x.l.buckets[examKey]; b != nil {
+	if b := x.l.bucket(examKey); b != nil {
 		before = b.admitted
 	}
 	is := x.l.Ask(x.now, []quota.Ask{q})[0]
-	if b := x.l.buckets[examKey]; b != nil {
+	if b := x.l.bucket(examKey); b != nil {
 		after = b.admitted
 	}
 	was, again := x.booked[q.ID]
@@ -167,7 +168,7 @@ func (x *questionGame) report(r quota.Report) { _, _ = x.l.Report(x.now, r) }
 func (x *questionGame) check() {
 	x.t.Helper()
 	checkBooks(x.t, x.l, x.now)
-	b := x.l.buckets[examKey]
+	b := x.l.bucket(examKey)
 	if b == nil {
 		return
 	}
@@ -268,7 +269,7 @@ func TestCancelled(t *testing.T) {
 						t.Fatal(err)
 					}
 				}
-				b := led.buckets[examKey]
+				b := led.bucket(examKey)
 				b.advance(now)
 				if got := b.level(); got != st.want*token {
 					t.Errorf("step %d, %s %d: level %v tokens, want %d", i, st.do, st.id, float64(got)/float64(token), st.want)

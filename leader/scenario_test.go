@@ -82,6 +82,9 @@ type fakeKey struct {
 
 func (w *world) command(t *testing.T, d *datadriven.TestData) string {
 	t.Helper()
+	if w.ledger != nil {
+		restAll(t, w.ledger)
+	}
 	switch d.Cmd {
 	case "limit":
 		return w.limit(t, d)

@@ -13,6 +13,8 @@ import (
 //   - Sweep visits a bucket when its alarm is due (timers). The alarm is never later than the
 //     next moment at which time alone changes something that others can see: see Ledger.nextAlarm.
 //     It may be earlier: then the visit sets it again.
+//   - Sweep also looks, every two seconds, at the buckets that are in memory as a whole, and puts
+//     those to rest that were not used since: see rest.go.
 //   - Checkpoint reads the list of buckets that have changed since the last one (Ledger.moved),
 //     and TopSince that of buckets with new counts (Ledger.counted).
 //   - An event that concerns all buckets at once (the death of a member, changed limits) is a
@@ -133,7 +135,7 @@ func (l *Ledger) SweepSome(now quota.Time, most int) (more bool) {
 	l.settleLearning(now)
 	l.endSuspects(now)
 	l.forgetRequesters(now)
-	most = l.catchUpChanges(most)
+	most = l.restSome(now, l.catchUpChanges(most))
 	for ; most > 0 && l.timers.due(now); most-- {
 		l.visit(now, l.timers.pop())
 	}
@@ -144,15 +146,17 @@ func (l *Ledger) SweepSome(now quota.Time, most int) (more bool) {
 			delete(l.saved, kl.Key)
 		}
 	}
-	return len(l.changes) > 0 || l.timers.due(now) || len(l.expiry) > 0 && l.expiry[0].FullAt <= now
+	return len(l.changes) > 0 || l.toWatch > 0 || l.timers.due(now) || len(l.expiry) > 0 && l.expiry[0].FullAt <= now
 }
 
 // visit handles what is due by time alone in one bucket, and sets its next alarm.
 func (l *Ledger) visit(now quota.Time, b *bucket) {
 	l.visits++
+	rested := b.resting()
 	if b = l.current(b); b == nil {
 		return
 	}
+	defer l.restAgain(b, rested)
 	b.advance(now)
 	l.liveSweep(now, b)
 	b.forget(now, l.nodes)
@@ -208,9 +212,12 @@ func (l *Ledger) addChange(c *change) {
 // happened is the number of changes so far.
 func (l *Ledger) happened() uint64 { return l.trimmed + uint64(len(l.changes)) }
 
-// current applies to a bucket the changes that it has not applied yet. It returns nil if one of
-// them dropped the bucket.
+// current restores a bucket that is at rest, and applies to it the changes that it has not applied
+// yet. It returns nil if one of them dropped the bucket.
 func (l *Ledger) current(b *bucket) *bucket {
+	if b.used = true; b.resting() {
+		l.wake(b)
+	}
 	if b.seen == l.happened() {
 		return b
 	}
@@ -259,7 +266,9 @@ func (l *Ledger) catchUpChanges(most int) int {
 			continue
 		}
 		if b := l.refs.buckets[l.cursor]; b != nil && b.seen < l.happened() {
+			rested := b.resting()
 			l.current(b)
+			l.restAgain(b, rested)
 			most--
 		}
 	}

@@ -82,12 +82,17 @@ func (l *Ledger) TopSome(each, most int) (more bool) {
 			continue
 		}
 		b.counted = nil
+		rested := b.resting()
+		if rested {
+			l.wake(b)
+		}
 		d := b.since()
 		b.listed = listing{b.attempted, b.admitted}
 		if was, there := l.departed[b.key]; there {
 			d.Attempted, d.Admitted = d.Attempted.Plus(was.attempted), d.Admitted.Plus(was.admitted)
 			delete(l.departed, b.key)
 		}
+		l.restAgain(b, rested)
 		l.tops.add(b.key.LimitName, d, each)
 	}
 	return l.topLeft > 0

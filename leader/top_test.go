@@ -22,7 +22,7 @@ func TestTopSince(t *testing.T) {
 			k := quota.Key{LimitName: n, Key: strconv.Itoa(rng.IntN(40))}
 			b := l.buckets[k]
 			if b == nil {
-				b = &bucket{key: k, visitState: visitState{alarm: never}}
+				b = &bucket{key: k, visitState: visitState{alarm: never}, state: &state{}}
 				l.buckets[k] = b
 			}
 			cost := quota.Units(rng.IntN(1 << rng.IntN(12)))
@@ -49,10 +49,10 @@ func TestTopSinceSaturates(t *testing.T) {
 	k, lost := quota.Key{LimitName: quota.LimitName{Namespace: "n", Limit: "l"}, Key: "k"}, quota.LimitName{Namespace: "n", Limit: "m"}
 	l := &Ledger{buckets: map[quota.Key]*bucket{}, departed: map[quota.Key]listing{}, lost: map[quota.LimitName]quota.Units{lost: quota.Most}}
 	for range 2 {
-		l.keepCounts(&bucket{key: k, bookState: bookState{attempted: math.MaxInt64, admitted: math.MaxInt64}})
+		l.keepCounts(&bucket{key: k, state: &state{bookState: bookState{attempted: math.MaxInt64, admitted: math.MaxInt64}}})
 	}
-	l.note(0, &bucket{key: k, visitState: visitState{alarm: never}, bookState: bookState{attempted: quota.Most, admitted: quota.Most}})
-	l.note(0, &bucket{key: quota.Key{LimitName: lost, Key: "k"}, visitState: visitState{alarm: never}, bookState: bookState{attempted: 1}})
+	l.note(0, &bucket{key: k, visitState: visitState{alarm: never}, state: &state{bookState: bookState{attempted: quota.Most, admitted: quota.Most}}})
+	l.note(0, &bucket{key: quota.Key{LimitName: lost, Key: "k"}, visitState: visitState{alarm: never}, state: &state{bookState: bookState{attempted: 1}}})
 	got := l.TopSince(5, 5)
 	want := []TopKeys{
 		{Limit: k.LimitName, Keys: []KeyCount{{"k", math.MaxInt64, math.MaxInt64}}},

@@ -19,7 +19,7 @@ func Groups(records ...reflect.Type) string {
 		var groups []reflect.Type
 		for f := range of.Fields() {
 			switch {
-			case !f.Anonymous:
+			case !f.Anonymous || f.Type.Kind() == reflect.Pointer:
 				own = append(own, f.Name)
 			default:
 				size -= f.Type.Size()

@@ -152,3 +152,20 @@ func (m *Meter) giveBack(until quota.Time, top quota.Units) {
 	}
 	m.Cap(top)
 }
+
+// MeterState is all that a meter consists of.
+type MeterState struct {
+	Level, Returns quota.Units
+	Rem            uint64
+	At, Start, End quota.Time
+}
+
+// State returns all that the meter consists of.
+func (m *Meter) State() MeterState {
+	return MeterState{m.bucket.level, m.returns, m.bucket.rem, m.bucket.at, m.start, m.end}
+}
+
+// Meter returns the meter of a state.
+func (s *MeterState) Meter() Meter {
+	return Meter{Bucket{s.Level, s.Rem, s.At}, s.Start, s.End, s.Returns}
+}

@@ -1,0 +1,337 @@
+package leader
+
+import (
+	"encoding/binary"
+	"math"
+	"math/bits"
+	"slices"
+	"time"
+
+	"github.com/quorate/quorate/internal/limiter"
+	"github.com/quorate/quorate/internal/quota"
+)
+
+// Most buckets are not in use: nobody has reported them for seconds, but they are not full yet, or
+// are still shown. Such a bucket is at rest: its state is packed into bytes without pointers, a
+// quarter or less of what it takes otherwise. Ledger.current restores it exactly. Both together take
+// about as long as a report.
+//
+// What reads many buckets, such as a list of keys, puts each of them to rest again, so that it does
+// not need memory for all of them.
+//
+// The fields of all groups form one sequence of numbers, packed in groups of eight: a byte that says
+// which of them are not 0, and those as varints.
+
+// restAfter is the time between two looks at the buckets that are in memory as a whole. A bucket
+// that was not used between two of them is put to rest.
+const restAfter = 2 * time.Second
+
+// resting reports whether the bucket is at rest.
+func (b *bucket) resting() bool { return b.state == nil }
+
+// mayRest reports whether nothing of the bucket is under way. What is rare has no packed form.
+func (b *bucket) mayRest() bool {
+	if b.wanted || b.queued || b.behind || b.live != nil || len(b.own.pending) > 0 || len(b.outlived) > 0 || len(b.outstanding) > 0 {
+		return false
+	}
+	return !slices.ContainsFunc(b.allocations, func(al allocation) bool { return al.logged != nil && len(al.logged.pending) > 0 })
+}
+
+// rest puts a bucket to rest, if it may rest.
+func (l *Ledger) rest(b *bucket) bool {
+	if b.dropped || b.resting() || !b.mayRest() {
+		return false
+	}
+	w := numbers{packed: l.packing[:0]}
+	b.state.numbers(&w, l)
+	l.packing = w.packed
+	b.packed, b.state = slices.Clone(w.packed), nil
+	return true
+}
+
+// restAgain puts a bucket to rest that was at rest before a visit.
+func (l *Ledger) restAgain(b *bucket, rested bool) {
+	if rested {
+		l.rest(b)
+	}
+}
+
+// wake restores the state of a bucket at rest.
+func (l *Ledger) wake(b *bucket) {
+	w := numbers{packed: b.packed, restores: true}
+	b.state = &state{}
+	b.state.numbers(&w, l)
+	b.packed, b.tier, b.gains = nil, b.limit.First(), b.limit.Rate.PerSecond()
+	l.watch(b)
+}
+
+// watch lists a bucket that is in memory as a whole.
+func (l *Ledger) watch(b *bucket) {
+	if !b.watched {
+		b.watched = true
+		l.watched.push(b)
+	}
+}
+
+// restSome puts buckets to rest that were not used for restAfter. It looks at most at this many,
+// and returns how many are left of them.
+func (l *Ledger) restSome(now quota.Time, most int) int {
+	if l.toWatch == 0 && now.Sub(l.lookedAt) >= restAfter {
+		l.toWatch, l.lookedAt = l.watched.len(), now
+	}
+	for ; most > 0 && l.toWatch > 0; most, l.toWatch = most-1, l.toWatch-1 {
+		l.visits++
+		b := l.watched.pop()
+		if b.watched = !b.dropped && !b.resting() && (b.used || !l.rest(b)); b.watched {
+			b.used = false
+			l.watched.push(b)
+		}
+	}
+	return most
+}
+
+// process is a process of a member. Allocations at rest have the number of theirs.
+type process struct {
+	node quota.NodeID
+	inc  quota.Incarnation
+}
+
+// processes numbers the processes of members that this leader has heard of.
+type processes struct {
+	list    []process
+	numbers map[process]uint32
+}
+
+func (ps *processes) number(p process) uint32 {
+	n, ok := ps.numbers[p]
+	if !ok {
+		if ps.numbers == nil {
+			ps.numbers = map[process]uint32{}
+		}
+		n = uint32(len(ps.list))
+		ps.list, ps.numbers[p] = append(ps.list, p), n
+	}
+	return n
+}
+
+// numbers packs a sequence of numbers, or restores it: one list of fields serves both.
+type numbers struct {
+	packed   []byte
+	restores bool
+	n        int  // numbers so far
+	at       int  // restores: index of the next byte; otherwise of the byte of the group
+	group    byte // restores: which numbers of the group are not 0
+	last     quota.Time
+}
+
+func (w *numbers) number(v *uint64) {
+	bit := byte(1) << (w.n % 8)
+	first := w.n%8 == 0
+	w.n++
+	if !w.restores {
+		if first {
+			w.at, w.packed = len(w.packed), append(w.packed, 0)
+		}
+		if *v != 0 {
+			w.packed[w.at] |= bit
+			w.packed = binary.AppendUvarint(w.packed, *v)
+		}
+		return
+	}
+	if first {
+		w.group = w.packed[w.at]
+		w.at++
+	}
+	*v = 0
+	if w.group&bit != 0 {
+		x, size := binary.Uvarint(w.packed[w.at:])
+		w.at += size
+		*v = x
+	}
+}
+
+// whole adds integers.
+func whole[T ~int64 | ~uint64 | ~uint32 | ~uint16](w *numbers, fields ...*T) {
+	for _, f := range fields {
+		v := zigzag(int64(*f))
+		w.number(&v)
+		*f = T(unzigzag(v))
+	}
+}
+
+// zigzag is small for numbers that are near to 0, below it too.
+func zigzag(i int64) uint64   { return uint64(i<<1) ^ uint64(i>>63) }
+func unzigzag(v uint64) int64 { return int64(v>>1) ^ -int64(v&1) }
+
+// amounts adds Units: whole tokens, which most of them are, as even numbers, others as odd ones.
+func (w *numbers) amounts(fields ...*quota.Units) {
+	const beyond = 1 // stands for 0 Units otherwise, which are whole tokens
+	for _, f := range fields {
+		i := int64(*f)
+		v := zigzag(i/int64(quota.Token)) << 1
+		switch {
+		case i%int64(quota.Token) == 0:
+		case zigzag(i) < 1<<63:
+			v = zigzag(i)<<1 | 1
+		default:
+			v = beyond
+		}
+		w.number(&v)
+		switch {
+		case v == beyond:
+			whole(w, f)
+		case v&1 == 0:
+			*f = quota.Units(unzigzag(v>>1)) * quota.Token
+		default:
+			*f = quota.Units(unzigzag(v >> 1))
+		}
+	}
+}
+
+// times adds times, each as the difference to the last one that is not 0. 0 stays 0.
+func (w *numbers) times(fields ...*quota.Time) {
+	for _, f := range fields {
+		d := *f - w.last
+		if d >= 0 {
+			d++ // leaves 0
+		}
+		if *f == 0 {
+			d = 0
+		}
+		if whole(w, &d); d == 0 {
+			*f = 0
+			continue
+		}
+		if d > 0 {
+			d--
+		}
+		w.last += d
+		*f = w.last
+	}
+}
+
+// floats adds floats. Those with few digits have few bits, which are the first ones.
+func (w *numbers) floats(fields ...*float64) {
+	for _, f := range fields {
+		v := bits.ReverseBytes64(math.Float64bits(*f))
+		w.number(&v)
+		*f = math.Float64frombits(bits.ReverseBytes64(v))
+	}
+}
+
+func (w *numbers) flags(fields ...*bool) {
+	var v uint64
+	for i, f := range fields {
+		if *f {
+			v |= 1 << i
+		}
+	}
+	w.number(&v)
+	for i, f := range fields {
+		*f = v&(1<<i) != 0
+	}
+}
+
+// list adds the length of a list, which is made when it is restored.
+func list[T any](w *numbers, l *[]T) []T {
+	n := uint64(len(*l))
+	if w.number(&n); w.restores && n > 0 {
+		*l = make([]T, n)
+	}
+	return *l
+}
+
+func (w *numbers) meter(m *limiter.Meter) {
+	s := m.State()
+	w.amounts(&s.Level, &s.Returns)
+	whole(w, &s.Rem)
+	w.times(&s.At, &s.Start, &s.End)
+	*m = s.Meter()
+}
+
+// numbers adds all fields of the state but those that follow from the limit, and those that mayRest
+// excludes.
+func (s *state) numbers(w *numbers, l *Ledger) {
+	w.times(&s.overflowAt) // the last advance, as a rule
+	w.meter(&s.pool)
+
+	w.amounts(&s.attempted, &s.admitted, &s.listed.attempted, &s.listed.admitted)
+	w.times(&s.lastUse, &s.fresh, &s.keep)
+	whole(w, &s.ref)
+	whole(w, &s.incarnation)
+
+	w.times(&s.asked.at)
+	w.floats(&s.asked.tried, &s.asked.admit)
+	for i, r := range list(w, (*[]room)(&s.rooms)) {
+		w.times(&r.at)
+		w.amounts(&r.room)
+		s.rooms[i] = r
+	}
+	w.amounts(&s.own.given, &s.own.short, &s.own.earlier, &s.own.promised.high)
+	whole(w, &s.own.promised.seq)
+	w.times(&s.own.promised.until, &s.own.until)
+
+	w.times(&s.ended)
+	w.amounts(&s.left, &s.overflowed, &s.implicit)
+
+	w.meter(&s.env.Meter)
+	w.times(&s.env.at, &s.env.from, &s.env.to)
+	w.amounts(&s.forgiven, &s.over, &s.needless, &s.needlessAtMost)
+
+	w.floats(&s.batchSizes.variance, &s.batchSizes.mean, &s.batchSizes.typical, &s.most)
+	w.times(&s.shared, &s.logged.at, &s.logged.window, &s.behindSince)
+	w.amounts(&s.logged.level)
+	w.flags(&s.forced, &s.own.unwritten, &s.central, &s.logged.there, &s.dirty, &s.saved, &s.overdue)
+
+	list(w, &s.allocations)
+	for i := range s.allocations {
+		s.allocations[i].numbers(w, l)
+	}
+}
+
+func (al *allocation) numbers(w *numbers, l *Ledger) {
+	if w.restores {
+		var n uint32
+		whole(w, &n)
+		p := l.processes.list[n]
+		al.node, al.inc = p.node, p.inc
+	} else {
+		n := l.processes.number(process{al.node, al.inc})
+		whole(w, &n)
+	}
+	whole(w, &al.epoch, &al.grants)
+	hasLog := al.logged != nil
+	w.flags(&al.closed, &al.resetSinceReport, &al.restored, &al.carriedOver, &al.settlesEarlier, &al.final, &al.dead, &hasLog)
+
+	w.amounts(&al.out, &al.returnable, &al.held, &al.capped, &al.unackedTokens, &al.rate, &al.charged, &al.cap)
+	for i, u := range list(w, &al.unacked) {
+		whole(w, &u.seq)
+		w.amounts(&u.tokens)
+		al.unacked[i] = u
+	}
+
+	w.times(&al.from, &al.reported, &al.granted, &al.unmetAt, &al.counts.from, &al.lease, &al.recalled)
+	whole(w, &al.reportWithin)
+	w.floats(&al.demand, &al.live, &al.using, &al.deficit, &al.counts.n, &al.counts.a, &al.counts.b, &al.counts.took)
+	tried, admit := float64(al.tried), float64(al.admit)
+	w.floats(&tried, &admit)
+	al.tried, al.admit = float32(tried), float32(admit)
+	whole(w, &al.asked)
+	w.amounts(&al.awaited, &al.unmet)
+
+	w.amounts(&al.used, &al.over, &al.refused, &al.refunded, &al.returned, &al.owed, &al.alone)
+	w.amounts(&al.inFlight, &al.overflowed, &al.lastUsed, &al.lastReturned, &al.saved, &al.want)
+
+	if !hasLog {
+		return
+	}
+	if w.restores {
+		al.logged = &logged{}
+	}
+	g := al.logged
+	p := &g.promised
+	whole(w, &p.seq)
+	w.times(&p.at, &p.until, &g.diedAt)
+	w.amounts(&p.total, &p.high, &p.rate, &p.cap, &p.back, &g.planned.tokens, &g.planned.rate, &g.planned.cap)
+	w.flags(&p.final, &g.planned.short)
+}

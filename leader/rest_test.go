@@ -1,0 +1,200 @@
+package leader
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"reflect"
+	"testing"
+	"time"
+
+	"github.com/quorate/quorate/internal/limiter"
+	"github.com/quorate/quorate/internal/quota"
+)
+
+// restAll puts all buckets to rest that may rest, and checks that each would wake as it was.
+func restAll(t testing.TB, l *Ledger) {
+	t.Helper()
+	for _, b := range l.buckets {
+		was := b.state
+		if b.resting() || !l.rest(b) {
+			continue
+		}
+		l.wake(b)
+		sameState(t, was, b.state)
+		l.rest(b)
+	}
+}
+
+// sameState compares all fields. An empty list is the same as none.
+func sameState(t testing.TB, want, got *state) {
+	t.Helper()
+	want.outstanding, want.outlived, want.own.pending = nil, nil, nil // empty
+	if len(want.rooms) == 0 {
+		want.rooms = nil
+	}
+	if len(want.allocations) == 0 {
+		want.allocations = nil
+	}
+	for i := range want.allocations {
+		al := &want.allocations[i]
+		if len(al.unacked) == 0 {
+			al.unacked = nil
+		}
+		if al.logged != nil {
+			al.logged.pending = nil // empty
+		}
+	}
+	if !reflect.DeepEqual(want, got) {
+		t.Fatalf("a bucket woke as\n%s\nwas\n%s", told(got), told(want))
+	}
+}
+
+func told(s *state) string {
+	text := fmt.Sprintf("%+v", *s)
+	for i := range s.allocations {
+		text += fmt.Sprintf("\n%+v %+v", s.allocations[i], s.allocations[i].logged)
+	}
+	return text
+}
+
+// TestRest fills all fields of a state with random numbers, large and small. It fails if a field is
+// missing in the packed form.
+func TestRest(t *testing.T) {
+	limit := &quota.Limit{Kind: quota.TokenBucket, Rate: quota.Rate{Tokens: 7, Per: time.Second}, Burst: 20}
+	for seed := range uint64(200) {
+		rng := rand.New(rand.NewPCG(seed, 1))
+		l := &Ledger{}
+		b := newBucket(examKey, limit, limiter.Meter{})
+		fill(rng, reflect.ValueOf(b.state))
+		b.tier, b.gains = limit.First(), limit.Rate.PerSecond()
+		b.wanted, b.queued, b.behind, b.live, b.outlived, b.outstanding, b.own.pending = false, false, false, nil, nil, nil, nil
+		for i := range b.allocations {
+			b.allocations[i].logged.pending = nil
+		}
+		meter := func(m *limiter.Meter) {
+			var s limiter.MeterState
+			fill(rng, reflect.ValueOf(&s))
+			*m = s.Meter()
+		}
+		meter(&b.pool)
+		meter(&b.env.Meter)
+		was := b.state
+		if !l.rest(b) {
+			t.Fatal("the bucket does not rest")
+		}
+		l.wake(b)
+		sameState(t, was, b.state)
+	}
+}
+
+// fill sets all fields that this package may set.
+func fill(rng *rand.Rand, v reflect.Value) {
+	n := rng.Uint64() >> rng.IntN(64)
+	switch rng.IntN(8) {
+	case 0:
+		n = math.MaxInt64 - n%2
+	case 1:
+		n = n % 1e9 * uint64(quota.Token)
+	}
+	if !v.CanSet() && v.CanAddr() {
+		v = reflect.NewAt(v.Type(), v.Addr().UnsafePointer()).Elem()
+	}
+	switch v.Kind() {
+	case reflect.Pointer:
+		if v.IsNil() {
+			v.Set(reflect.New(v.Type().Elem()))
+		}
+		fill(rng, v.Elem())
+	case reflect.Struct:
+		for _, f := range v.Fields() {
+			fill(rng, f)
+		}
+	case reflect.Slice:
+		v.Set(reflect.MakeSlice(v.Type(), 1+rng.IntN(3), 3))
+		for i := range v.Len() {
+			fill(rng, v.Index(i))
+		}
+	case reflect.Array:
+		for i := range v.Len() {
+			fill(rng, v.Index(i))
+		}
+	case reflect.Bool:
+		v.SetBool(n%2 == 0)
+	case reflect.String:
+		v.SetString(fmt.Sprint("n", n%20))
+	case reflect.Float32, reflect.Float64:
+		v.SetFloat(rng.NormFloat64() * float64(n%1000))
+	case reflect.Int64, reflect.Int:
+		v.SetInt(int64(n) * (1 - 2*int64(rng.IntN(2))))
+	case reflect.Uint64, reflect.Uint32, reflect.Uint16, reflect.Uint8:
+		v.SetUint(n)
+	default:
+		panic(v.Kind())
+	}
+}
+
+// TestRestWhenUnused checks that buckets rest after some seconds without use, whatever reads them
+// meanwhile, and that use wakes them.
+func TestRestWhenUnused(t *testing.T) {
+	for _, ceiling := range []quota.Ceiling{quota.Soft, quota.Hard} {
+		const keys = 300
+		u := newUpkept(t, keys, 3, ceiling)
+		resting := func(want int) {
+			t.Helper()
+			n := 0
+			for _, b := range u.buckets {
+				if b.resting() {
+					n++
+				}
+			}
+			if n != want {
+				t.Errorf("%v: %d of %d buckets are at rest; want %d", ceiling, n, keys, want)
+			}
+		}
+		pass := func(seconds int) {
+			for range seconds {
+				u.now = u.now.Add(time.Second)
+				u.Sweep(u.now)
+				u.save()
+			}
+		}
+		resting(0)
+		pass(20)
+		resting(keys)
+		u.use(7)
+		u.use(9)
+		resting(keys - 2)
+		if len(u.TopSince(10, 10)) == 0 || u.Booked(u.name) == 0 {
+			t.Error("nothing is counted")
+		}
+		u.Rates(u.now, Query{Top: 10, Limits: func(quota.LimitName) bool { return true }})
+		if err := u.Check(u.now); err != nil {
+			t.Error(err)
+		}
+		u.SetLimits(u.now, u.limits(2))
+		u.MemberGone(u.now, "n1", math.MaxUint64)
+		pass(20)
+		if u.watched.len() > 2*keys {
+			t.Errorf("%v: %d of %d buckets are watched", ceiling, u.watched.len(), keys)
+		}
+		resting(keys)
+	}
+}
+
+// BenchmarkRest wakes a key with ten members, and puts it to rest again.
+func BenchmarkRest(b *testing.B) {
+	for _, c := range []quota.Ceiling{quota.Soft, quota.Hard} {
+		b.Run(c.String(), func(b *testing.B) {
+			l := reported(b, 1000, c, true)
+			b.ReportAllocs()
+			for i := 0; b.Loop(); i++ {
+				k := l.refs.buckets[i%1000]
+				l.wake(k)
+				if !l.rest(k) {
+					b.Fatal("the bucket does not rest")
+				}
+			}
+		})
+	}
+}
