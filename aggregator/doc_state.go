@@ -3,16 +3,16 @@
 // processor, by group (written by TestStateTable):
 //
 //	bucket           96  entryPtr asked rng next entry key own due deny mu
-//	openState        64  phase dead recalled ref term epoch opened closedAt lastUse as openIdx
+//	refState         40  as cancelled local place
+//	openState        56  phase dead recalled ref term epoch opened closedAt lastUse openIdx
 //	countState       88  in over unpaid charged overCutOff refused refunded returned unconfirmed tallied
 //	allocationState   24  allocated unbacked voids
 //	flightState      16  inFlight beyond
 //	windowState      48  since until win lag before slope
 //	leaseState       64  rate cap from base lease offset applied share
-//	durableState     24  saved place
+//	durableState      8  saved
 //	estimateState   104  est estAt estUsed estBack level levelAt others presumed stale looked credit aside hasLevel fresh guessing bound noneFree grantedNothing
-//	reportState     128  sent sentBack acked ackedOver ackedBack want wanted demand pending tries sentAt cancelled largeOverdraft wantsLevel overdue askAgain
+//	reportState     120  sent sentBack acked ackedOver ackedBack want wanted demand pending tries sentAt largeOverdraft wantsLevel overdue askAgain
 //	deniedState      16  denied deniedCost
-//	aloneState        8  local
 //	hotEntry         64  hash held low offset kind key
 package aggregator

@@ -20,6 +20,7 @@ const (
 //
 // Invariant: used = in - held - allocated, whatever the hot path does at the same time.
 type state struct {
+	refState
 	openState
 	countState
 	allocationState
@@ -30,7 +31,15 @@ type state struct {
 	estimateState
 	reportState
 	deniedState
-	aloneState
+}
+
+// refState holds the pointers of the state. They come first, so the garbage collector reads only the first part of a
+// bucket.
+type refState struct {
+	as        *quota.Limit // the limit whose rules the counters follow: b.limit(), unless that has just changed
+	cancelled *cancelled
+	local     *localBucket // state of the limit's when_cut_off policy, while cut off
+	place     JournalSlot  // slot in which the counts outlive the process, or nil
 }
 
 // openState holds the phase of the key and its epoch.
@@ -43,9 +52,8 @@ type openState struct {
 	epoch    quota.Seq
 	opened   quota.Time
 	closedAt quota.Time
-	lastUse  quota.Time   // last report with a change
-	as       *quota.Limit // the limit whose rules the counters follow: b.limit(), unless that has just changed
-	openIdx  int          // position among the open buckets of the range, from 1; 0 means it is not among them
+	lastUse  quota.Time // last report with a change
+	openIdx  int        // position among the open buckets of the range, from 1; 0 means it is not among them
 }
 
 // countState holds the counters of this epoch.
@@ -95,10 +103,9 @@ type leaseState struct {
 	share     int64 // part of the limit's rate as of the last grants, in millionths (averageShare)
 }
 
-// durableState links the counts of durable limits to the log and the journal.
+// durableState links the counts of durable limits to the log.
 type durableState struct {
 	saved quota.Units // part of used and over of this epoch that a leader has committed
-	place JournalSlot // slot in which the counts outlive the process, or nil
 }
 
 // estimateState estimates the global level.
@@ -137,7 +144,6 @@ type reportState struct {
 	pending   quota.Seq   // number of the unanswered report, or 0
 	tries     int         // repetitions of the unanswered report
 	sentAt    quota.Time
-	cancelled *cancelled
 
 	largeOverdraft bool // large overdraft since the last report
 	wantsLevel     bool // a caller waits for the level
@@ -149,11 +155,6 @@ type reportState struct {
 type deniedState struct {
 	denied     quota.Time // until then the leader refuses deniedCost and higher costs
 	deniedCost quota.Units
-}
-
-// aloneState holds the state of the limit's when_cut_off policy.
-type aloneState struct {
-	local *localBucket // set while cut off
 }
 
 // counts holds the cumulative counters at one moment.
