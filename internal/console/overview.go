@@ -318,13 +318,16 @@ func summed(past []*quoratev1.HistoryResponse, from, n int64) []seedPoint {
 
 // begin puts points before those that pages have seen without interruption until now. Points before
 // the interruption are dropped, because times must ascend. A run begins with a point without a
-// rate, which forms the gap between the two.
+// rate, which forms the gap between the two until the seed reaches it.
 func (c *Chart) begin(seed []seedPoint) {
 	run := 0
 	for i, v := range c.Series[0].Values {
 		if math.IsNaN(v) {
 			run = i
 		}
+	}
+	if n := len(seed); n > 0 && run < len(c.Times) && math.IsNaN(c.Series[0].Values[run]) && seed[n-1].at >= c.Times[run] {
+		run++
 	}
 	var times []int64
 	var asked, gave []float64

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"html"
 	"io"
+	"math"
 	"net/http"
 	"net/http/httptest"
 	"regexp"
@@ -105,6 +106,22 @@ func TestOverviewSeedAfterAPause(t *testing.T) {
 	}
 	if got := drawn(t, c, now); !strings.HasPrefix(got, "-15:10/8 ") || !strings.HasSuffix(got, " 0:-") {
 		t.Error(got)
+	}
+}
+
+// TestOverviewSeedReachesThePages checks that the point without a rate with which live points begin goes once the
+// past contains its second, and that live points remain.
+func TestOverviewSeedReachesThePages(t *testing.T) {
+	unknown := math.NaN()
+	for until, want := range map[int64]string{8: "[7 8 10 11 12] [1 1 NaN 5 6]", 10: "[7 8 9 10 11 12] [1 1 1 1 5 6]", 12: "[7 8 9 10 11 12] [1 1 1 1 5 6]"} {
+		c := Chart{Times: []int64{2, 10, 11, 12}, Series: []Series{{Values: []float64{4, unknown, 5, 6}}, {Values: []float64{4, unknown, 5, 6}}}}
+		var seed []seedPoint
+		for at := int64(7); at <= until; at++ {
+			seed = append(seed, seedPoint{at, 1, 1})
+		}
+		if c.begin(seed); fmt.Sprint(c.Times, " ", c.Series[0].Values) != want {
+			t.Errorf("a past until %d: %v %v; want %s", until, c.Times, c.Series[0].Values, want)
+		}
 	}
 }
 
