@@ -178,7 +178,7 @@ func (j *joiner) logOnce(addr string, err error) {
 func joinFault(err error) string {
 	const right = "join needs a member's gRPC port, 7412 by default"
 	if wrong := remote.WrongPort(err); wrong != "" {
-		return "what answers there is " + wrong + ": " + right + ", with the TLS that this node has"
+		return "reached " + wrong + ": " + right + ", with the TLS mode of this node"
 	}
 	return status.Convert(err).Message()
 }

@@ -15,7 +15,7 @@ import (
 	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
 )
 
-// TestJoinAtAnotherPort checks that joining at a port without gRPC reports what answers there, and
+// TestJoinAtAnotherPort checks that joining at a port without gRPC reports what it reached, and
 // which port is right.
 func TestJoinAtAnotherPort(t *testing.T) {
 	h := http.NotFoundHandler()
@@ -29,10 +29,10 @@ func TestJoinAtAnotherPort(t *testing.T) {
 		creds  credentials.TransportCredentials
 		want   string
 	}{
-		"HTTP without TLS":             {plain, insecure.NewCredentials(), "what answers there is HTTP, not gRPC"},
-		"HTTP with TLS":                {h2, blind, "what answers there is HTTP, not gRPC"},
-		"TLS without a known protocol": {h1, blind, "what answers there is a port with TLS and without gRPC"},
-		"no TLS where there should be": {plain, blind, "what answers there is a port without TLS"},
+		"HTTP without TLS":             {plain, insecure.NewCredentials(), "reached HTTP, not gRPC"},
+		"HTTP with TLS":                {h2, blind, "reached HTTP, not gRPC"},
+		"TLS without a known protocol": {h1, blind, "reached a port with TLS and without gRPC"},
+		"no TLS where there should be": {plain, blind, "reached a port without TLS"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			defer tt.server.CloseClientConnections()
