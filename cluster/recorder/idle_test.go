@@ -179,3 +179,38 @@ func TestIdleSecondsAreKnown(t *testing.T) {
 		t.Errorf("a follower knows %d", known()-start)
 	}
 }
+
+// TestIdleCatchesUp checks that a range that nobody uses, and whose leaders changed before they wrote, writes all that
+// waits, and then counts without delay.
+func TestIdleCatchesUp(t *testing.T) {
+	self := history.Process{Node: "n", Incarnation: 1}
+	start := history.Second(500_000 * 3600)
+	now := start + 300 // five minutes have not been written
+	r := NewReplica()
+	r.Lead(at(now), 9)
+	next, first := start.Slot(), now.Slot()
+	for ; now < start+330; now++ {
+		var pending []history.Upload
+		for b := next; b < min(next+maxUploadSlots, now.Slot()); b++ {
+			up := history.Upload{From: self, Slot: b}
+			if b == first {
+				counts := history.Vector{}
+				counts[0].Attempted = 1
+				up.Slices = []history.Slice{{Limit: keysLimit, Counts: counts}}
+			}
+			pending = append(pending, up)
+		}
+		next, _, _ = r.Accept(now, self, next, pending)
+		lines, slots, term := r.Lines(now, []history.Process{self})
+		if lines == nil {
+			continue
+		}
+		if err := r.Apply(lines); err != nil {
+			t.Fatal(err)
+		}
+		r.Written(term, slots, true)
+	}
+	if got := r.asOf(); got < first.End() {
+		t.Errorf("half a minute later the log reaches %d of %d seconds", got-start, first.End()-start)
+	}
+}

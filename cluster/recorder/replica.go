@@ -216,6 +216,10 @@ func (r *Replica) idle(now history.Second, all []history.Line) bool {
 	if len(all) == 0 {
 		return false
 	}
+	if all[0].Slot.End()+MaxIdle+history.SlotSeconds <= now { // leaders before this one waited too: catch up
+		r.idleSince = 0
+		return false
+	}
 	if r.idleSince == 0 || r.idleSince > now {
 		r.idleSince = now
 	}

@@ -18,7 +18,9 @@ import (
 
 // Bounds on uploads.
 const (
-	maxUploadSlots = 6       // per range and message
+	// maxUploadSlots is per range and message. It is more than a range may have waiting for MaxIdle, so that
+	// counts do not wait behind slots without any.
+	maxUploadSlots = MaxIdle/history.SlotSeconds + 3
 	maxUploadBytes = 4 << 20 // per message, unless a single slot is larger
 	uploadAgain    = 2 * history.Patience
 	maxWriting     = 4       // large entries on their way into logs; other ranges wait
