@@ -28,6 +28,7 @@ type world struct {
 	meet     func(quota.RangeID, *account.Command) // called before a command is applied; may wait
 
 	logged func(batch []byte)
+	sync   time.Duration // how long an entry takes
 
 	mu      sync.Mutex
 	ahead   time.Duration // of its clock
@@ -117,6 +118,7 @@ func (g group) Apply(ctx context.Context, data []byte) (any, error) {
 	}
 	g.turns[g.id] <- struct{}{}
 	defer func() { <-g.turns[g.id] }()
+	time.Sleep(g.sync)
 	for i := range commands {
 		if g.meet != nil {
 			g.meet(g.id, &commands[i])
