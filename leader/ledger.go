@@ -42,7 +42,9 @@ type Ledger struct {
 
 	toWatch   int        // number of first entries of watched that restSome has yet to look at
 	lookedAt  quota.Time // when restSome began to look at them
-	packing   []byte     // buffer of rest
+	numbers   []uint64   // buffers of rest and wake
+	packing   []byte
+	peeked    *state // buffer of peek
 	processes processes
 
 	requesters map[quota.NodeID]*requester

@@ -165,15 +165,19 @@ func (s *RateScan) Some(now quota.Time, most int) (more bool) {
 		if b == nil || !s.query.matches(&b.key) {
 			continue
 		}
-		rested := b.resting()
-		if l.current(b) == nil {
+		peeks := b.resting() && b.seen == l.happened()
+		if peeks {
+			l.peek(b)
+		} else if l.current(b) == nil {
 			continue
 		}
 		b.advance(now)
 		if k := b.keyRate(now); s.query.behind(&k) {
 			s.top.Add(&k)
 		}
-		l.restAgain(b, rested)
+		if peeks {
+			b.state = nil
+		}
 	}
 	return s.at < len(l.refs.buckets)
 }

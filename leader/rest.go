@@ -19,8 +19,8 @@ import (
 // What reads many buckets, such as a list of keys, puts each of them to rest again, so that it does
 // not need memory for all of them.
 //
-// The fields of all groups form one sequence of numbers, packed in groups of eight: a byte that says
-// which of them are not 0, and those as varints.
+// The fields of all groups form one sequence of numbers, which is packed. Most of them are 0 or
+// small.
 
 // restAfter is the time between two looks at the buckets that are in memory as a whole. A bucket
 // that was not used between two of them is put to rest.
@@ -42,10 +42,11 @@ func (l *Ledger) rest(b *bucket) bool {
 	if b.dropped || b.resting() || !b.mayRest() {
 		return false
 	}
-	w := numbers{packed: l.packing[:0]}
+	w := numbers{list: slices.Grow(l.numbers[:0], b.state.mostNumbers())}
+	w.list = w.list[:cap(w.list)]
 	b.state.numbers(&w, l)
-	l.packing = w.packed
-	b.packed, b.state = slices.Clone(w.packed), nil
+	l.numbers, l.packing = w.list, pack(l.packing[:0], w.list[:w.n])
+	b.packed, b.state = slices.Clone(l.packing), nil
 	return true
 }
 
@@ -58,11 +59,25 @@ func (l *Ledger) restAgain(b *bucket, rested bool) {
 
 // wake restores the state of a bucket at rest.
 func (l *Ledger) wake(b *bucket) {
-	w := numbers{packed: b.packed, restores: true}
-	b.state = &state{}
-	b.state.numbers(&w, l)
-	b.packed, b.tier, b.gains = nil, b.limit.First(), b.limit.Rate.PerSecond()
+	l.unpackInto(b, &state{})
+	b.packed = nil
 	l.watch(b)
+}
+
+// peek restores the state of a bucket at rest for a moment, until the caller sets it to nil. Changes
+// to it are lost.
+func (l *Ledger) peek(b *bucket) {
+	if l.peeked == nil {
+		l.peeked = &state{}
+	}
+	l.unpackInto(b, l.peeked)
+}
+
+func (l *Ledger) unpackInto(b *bucket, s *state) {
+	l.numbers = unpack(l.numbers[:0], b.packed)
+	s.numbers(&numbers{list: l.numbers, restores: true}, l)
+	b.state = s
+	b.tier, b.gains = b.limit.First(), b.limit.Rate.PerSecond()
 }
 
 // watch lists a bucket that is in memory as a whole.
@@ -114,40 +129,53 @@ func (ps *processes) number(p process) uint32 {
 	return n
 }
 
-// numbers packs a sequence of numbers, or restores it: one list of fields serves both.
+// numbers turns fields into a sequence of numbers, or restores them: one list of fields serves both.
 type numbers struct {
-	packed   []byte
+	list     []uint64
+	n        int // index of the next one
 	restores bool
-	n        int  // numbers so far
-	at       int  // restores: index of the next byte; otherwise of the byte of the group
-	group    byte // restores: which numbers of the group are not 0
-	last     quota.Time
+	last     quota.Time // the last time that is not 0
 }
 
 func (w *numbers) number(v *uint64) {
-	bit := byte(1) << (w.n % 8)
-	first := w.n%8 == 0
+	if w.restores {
+		*v = w.list[w.n]
+	} else {
+		w.list[w.n] = *v
+	}
 	w.n++
-	if !w.restores {
-		if first {
-			w.at, w.packed = len(w.packed), append(w.packed, 0)
+}
+
+// pack appends numbers in groups of eight: a byte that says which of them are not 0, and those as
+// varints.
+func pack(packed []byte, list []uint64) []byte {
+	for group := range slices.Chunk(list, 8) {
+		at := len(packed)
+		packed = append(packed, 0)
+		for i, v := range group {
+			if v != 0 {
+				packed[at] |= 1 << i
+				packed = binary.AppendUvarint(packed, v)
+			}
 		}
-		if *v != 0 {
-			w.packed[w.at] |= bit
-			w.packed = binary.AppendUvarint(w.packed, *v)
+	}
+	return packed
+}
+
+// unpack appends the numbers of whole groups.
+func unpack(list []uint64, packed []byte) []uint64 {
+	for len(packed) > 0 {
+		first := len(list)
+		list = append(list, 0, 0, 0, 0, 0, 0, 0, 0)
+		group := packed[0]
+		packed = packed[1:]
+		for ; group != 0; group &= group - 1 {
+			v, size := binary.Uvarint(packed)
+			list[first+bits.TrailingZeros8(group)] = v
+			packed = packed[size:]
 		}
-		return
 	}
-	if first {
-		w.group = w.packed[w.at]
-		w.at++
-	}
-	*v = 0
-	if w.group&bit != 0 {
-		x, size := binary.Uvarint(w.packed[w.at:])
-		w.at += size
-		*v = x
-	}
+	return list
 }
 
 // whole adds integers.
@@ -232,10 +260,15 @@ func (w *numbers) flags(fields ...*bool) {
 	}
 }
 
-// list adds the length of a list, which is made when it is restored.
-func list[T any](w *numbers, l *[]T) []T {
+// elements adds the length of a list, and makes the list when it is restored.
+func elements[T any](w *numbers, l *[]T) []T {
 	n := uint64(len(*l))
-	if w.number(&n); w.restores && n > 0 {
+	w.number(&n)
+	switch {
+	case !w.restores:
+	case n <= uint64(cap(*l)):
+		*l = (*l)[:n]
+	default:
 		*l = make([]T, n)
 	}
 	return *l
@@ -247,6 +280,15 @@ func (w *numbers) meter(m *limiter.Meter) {
 	whole(w, &s.Rem)
 	w.times(&s.At, &s.Start, &s.End)
 	*m = s.Meter()
+}
+
+// mostNumbers is at least as many as the numbers of the state.
+func (s *state) mostNumbers() int {
+	n := 100 + 2*len(s.rooms)
+	for i := range s.allocations {
+		n += 75 + 2*len(s.allocations[i].unacked)
+	}
+	return n
 }
 
 // numbers adds all fields of the state but those that follow from the limit, and those that mayRest
@@ -262,7 +304,7 @@ func (s *state) numbers(w *numbers, l *Ledger) {
 
 	w.times(&s.asked.at)
 	w.floats(&s.asked.tried, &s.asked.admit)
-	for i, r := range list(w, (*[]room)(&s.rooms)) {
+	for i, r := range elements(w, (*[]room)(&s.rooms)) {
 		w.times(&r.at)
 		w.amounts(&r.room)
 		s.rooms[i] = r
@@ -283,7 +325,7 @@ func (s *state) numbers(w *numbers, l *Ledger) {
 	w.amounts(&s.logged.level)
 	w.flags(&s.forced, &s.own.unwritten, &s.central, &s.logged.there, &s.dirty, &s.saved, &s.overdue)
 
-	list(w, &s.allocations)
+	elements(w, &s.allocations)
 	for i := range s.allocations {
 		s.allocations[i].numbers(w, l)
 	}
@@ -304,7 +346,7 @@ func (al *allocation) numbers(w *numbers, l *Ledger) {
 	w.flags(&al.closed, &al.resetSinceReport, &al.restored, &al.carriedOver, &al.settlesEarlier, &al.final, &al.dead, &hasLog)
 
 	w.amounts(&al.out, &al.returnable, &al.held, &al.capped, &al.unackedTokens, &al.rate, &al.charged, &al.cap)
-	for i, u := range list(w, &al.unacked) {
+	for i, u := range elements(w, &al.unacked) {
 		whole(w, &u.seq)
 		w.amounts(&u.tokens)
 		al.unacked[i] = u
@@ -323,9 +365,10 @@ func (al *allocation) numbers(w *numbers, l *Ledger) {
 	w.amounts(&al.inFlight, &al.overflowed, &al.lastUsed, &al.lastReturned, &al.saved, &al.want)
 
 	if !hasLog {
+		al.logged = nil
 		return
 	}
-	if w.restores {
+	if al.logged == nil {
 		al.logged = &logged{}
 	}
 	g := al.logged

@@ -20,6 +20,8 @@ func restAll(t testing.TB, l *Ledger) {
 		if b.resting() || !l.rest(b) {
 			continue
 		}
+		l.peek(b)
+		sameState(t, was, b.state)
 		l.wake(b)
 		sameState(t, was, b.state)
 		l.rest(b)
@@ -29,25 +31,27 @@ func restAll(t testing.TB, l *Ledger) {
 // sameState compares all fields. An empty list is the same as none.
 func sameState(t testing.TB, want, got *state) {
 	t.Helper()
-	want.outstanding, want.outlived, want.own.pending = nil, nil, nil // empty
-	if len(want.rooms) == 0 {
-		want.rooms = nil
-	}
-	if len(want.allocations) == 0 {
-		want.allocations = nil
-	}
-	for i := range want.allocations {
-		al := &want.allocations[i]
-		if len(al.unacked) == 0 {
-			al.unacked = nil
-		}
-		if al.logged != nil {
-			al.logged.pending = nil // empty
+	for _, s := range []*state{want, got} {
+		s.outstanding, s.outlived, s.own.pending = nil, nil, nil // empty
+		s.rooms, s.allocations = orNone(s.rooms), orNone(s.allocations)
+		for i := range s.allocations {
+			al := &s.allocations[i]
+			al.unacked = orNone(al.unacked)
+			if al.logged != nil {
+				al.logged.pending = nil // empty
+			}
 		}
 	}
 	if !reflect.DeepEqual(want, got) {
 		t.Fatalf("a bucket woke as\n%s\nwas\n%s", told(got), told(want))
 	}
+}
+
+func orNone[S ~[]E, E any](list S) S {
+	if len(list) == 0 {
+		return nil
+	}
+	return list
 }
 
 func told(s *state) string {
@@ -83,6 +87,8 @@ func TestRest(t *testing.T) {
 		if !l.rest(b) {
 			t.Fatal("the bucket does not rest")
 		}
+		l.peek(b)
+		sameState(t, was, b.state)
 		l.wake(b)
 		sameState(t, was, b.state)
 	}
@@ -168,7 +174,16 @@ func TestRestWhenUnused(t *testing.T) {
 		if len(u.TopSince(10, 10)) == 0 || u.Booked(u.name) == 0 {
 			t.Error("nothing is counted")
 		}
-		u.Rates(u.now, Query{Top: 10, Limits: func(quota.LimitName) bool { return true }})
+		q := Query{Top: keys, Limits: func(quota.LimitName) bool { return true }}
+		atRest := u.Rates(u.now, q)
+		resting(keys - 2)
+		for k := range keys {
+			u.bucket(u.key(k))
+		}
+		resting(0)
+		if awake := u.Rates(u.now, q); !reflect.DeepEqual(atRest, awake) {
+			t.Errorf("%v: the rates at rest are\n%+v\nin use\n%+v", ceiling, atRest, awake)
+		}
 		if err := u.Check(u.now); err != nil {
 			t.Error(err)
 		}
