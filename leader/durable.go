@@ -196,7 +196,7 @@ func (al *allocation) bounds(now quota.Time) (tokens, rate, most quota.Units, un
 
 // promised reduces the result of a division for al to what is promised: tokens, lease, and al's
 // rate and cap. capped is the previous al.capped. If that is less than planned, the next checkpoint
-// promises more, and is requested at once.
+// promises more. It is requested at once, unless the member has plenty until it comes.
 func (l *Ledger) promised(now quota.Time, b *bucket, al *allocation, tokens, capped quota.Units) (quota.Units, quota.Time) {
 	room, rate, top, until := al.bounds(now)
 	flights := al.unackedTokens
@@ -220,11 +220,21 @@ func (l *Ledger) promised(now quota.Time, b *bucket, al *allocation, tokens, cap
 	al.capped = max(capped, al.cap)
 	al.log().planned.short = got < tokens || al.rate < al.log().planned.rate
 	if al.log().planned.short {
-		if b.dirty = true; len(al.log().pending) == 0 && !l.catchingUp {
+		b.dirty = true
+		if !b.hasPlenty(al, got) && len(al.log().pending) == 0 && !l.catchingUp {
 			l.want(b)
 		}
 	}
 	return got, lease
+}
+
+// hasPlenty reports whether a member with these tokens more can wait for the next regular checkpoint: it has many
+// times what its callers want, or use in a second, the time until that is committed. A window has no such member: a later
+// grant may begin it again.
+func (b *bucket) hasPlenty(al *allocation, tokens quota.Units) bool {
+	const plenty = 32
+	need := max(float64(al.want), al.demand) // of one second
+	return b.tier.Kind == quota.TokenBucket && float64(b.holds(al).Plus(tokens)) >= plenty*need
 }
 
 // foresee is how long a promise should last: two checkpoints and their duration.
