@@ -123,6 +123,8 @@ type promise struct {
 	until quota.Time
 	back  quota.Units // like total, of refunds
 	final bool        // the process is dead, and nothing of it is out
+
+	beyondLog bool // high is more than the checkpoint says, by what is implicit
 }
 
 // exceedsBooked reports whether the promise lets the member use more than its booked counts.

@@ -99,5 +99,28 @@ func (b *bucket) outstandingTokens() quota.Units {
 // implicitPromise is the promise to a member that is not in the log yet.
 func (b *bucket) implicitPromise(now quota.Time, al *allocation) promise {
 	total := al.used.Plus(al.over)
-	return promise{at: now, total: total, high: total.Plus(b.implicit), cap: b.implicit}
+	p := promise{at: now, total: total, high: total}
+	p.addImplicit(b.implicit)
+	return p
+}
+
+// reopen takes in a member that uses a key again which it had let go. It gets what is implicit again, unless it may
+// still have that beyond what the log says of it: a new leader sets it aside once for each node.
+func (b *bucket) reopen(al *allocation) {
+	if al.closed = false; !b.promises() {
+		return
+	}
+	log := al.log()
+	if log.promised.beyondLog || slices.ContainsFunc(log.pending, func(p promise) bool { return p.beyondLog }) {
+		return
+	}
+	log.promised.addImplicit(b.implicit)
+	for i := range log.pending {
+		log.pending[i].addImplicit(b.implicit)
+	}
+}
+
+// addImplicit adds to a promise what is implicit.
+func (p *promise) addImplicit(implicit quota.Units) {
+	p.high, p.cap, p.beyondLog = p.high.Plus(implicit), max(p.cap, implicit), true
 }

@@ -281,7 +281,9 @@ func (l *Ledger) entry(now quota.Time, r *quota.Report, e *quota.ReportEntry, g 
 		}
 		return true
 	}
-	al.closed = false
+	if al.closed {
+		b.reopen(al)
+	}
 	if alone {
 		others = b.advanceOne(now, al, others)
 	} else {

@@ -376,5 +376,5 @@ func (al *allocation) numbers(w *numbers, l *Ledger) {
 	whole(w, &p.seq)
 	w.times(&p.at, &p.until, &g.diedAt)
 	w.amounts(&p.total, &p.high, &p.rate, &p.cap, &p.back, &g.planned.tokens, &g.planned.rate, &g.planned.cap)
-	w.flags(&p.final, &g.planned.short)
+	w.flags(&p.final, &p.beyondLog, &g.planned.short)
 }
