@@ -152,7 +152,7 @@ func (a *Aggregator) openBucket(now quota.Time, b *bucket, l *quota.Limit) {
 	b.applied, b.pending, b.sent, b.acked, b.ackedOver, b.ackedBack = 0, 0, counts{}, 0, 0, 0
 	b.cancelled.unsend()
 	b.rate, b.cap, b.base, b.from, b.lease = 0, 0, 0, now, now.Add(a.cfg.Lease)
-	b.grantedNothing = false
+	b.grantedNothing, b.noGrantYet = false, true
 	b.estUsed, b.estBack, b.before, b.lastUse, b.noneFree = 0, 0, 0, now, false
 	b.saved, b.returned, b.unconfirmed, b.sentBack, b.ref = 0, 0, 0, 0, 0
 	a.openSlot(b, l)

@@ -197,6 +197,7 @@ func (b *bucket) regrant(now, at quota.Time, off int64, e *quota.GrantEntry) {
 	b.lease = at.Add(e.Lease)
 	b.addHeld(e.Tokens)
 	b.accrue(now)
+	b.noGrantYet = false
 }
 
 // dropAccruedBeyondCap takes back tokens that accrued after the grant was made (at), as far as the tokens of the grant left no
@@ -237,13 +238,18 @@ func (b *bucket) counted(e *quota.GrantEntry) quota.Units {
 }
 
 // lowWater returns the amount of held tokens below which the key asks for more: it covers less than two round trips
-// of demand, or the use since the grant is a surprise. It is 0 if the cluster has no more than is held.
+// of demand, the use since the grant is a surprise, or half of a hard key's tokens without a rate are used. It is 0 if
+// the cluster has no more than is held.
 func (b *bucket) lowWater(rt *route, e *quota.GrantEntry) quota.Units {
 	low := perSecond(b.demand, 2*rt.rtt)
 	if e.Level <= quota.Units(b.hot().held.Load()) || b.noneFree {
 		return 0
 	}
-	return max(low, quota.Units(b.hot().held.Load())-b.expected(e.Again))
+	held := quota.Units(b.hot().held.Load())
+	if b.rate == 0 && b.limit().Ceiling == quota.Hard { // the leader's bucket gains nothing for use that it does not know
+		low = max(low, held/2)
+	}
+	return max(low, held-b.expected(e.Again))
 }
 
 // expected returns the most that a member uses until its next report, if its demand is what the leader expects: three

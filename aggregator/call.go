@@ -34,9 +34,10 @@ type Call struct {
 	// Acquires means that the tokens will be released: without it, concurrency limits refuse.
 	Acquires bool
 
-	Need Need
-	Key  quota.Key // the counter that has the need
-	Ask  quota.Ask
+	Need       Need
+	Key        quota.Key // the counter that has the need
+	FirstGrant bool      // the needed grant is the key's first: without it the leader is asked
+	Ask        quota.Ask
 
 	waits   quota.Key // the counter whose want includes this call
 	answers []answer
@@ -96,7 +97,7 @@ func (c *Call) answered(k quota.Key, cost quota.Units) *answer {
 
 // Decide decides a call. If it leaves c.Need set, the call is not decided yet.
 func (a *Aggregator) Decide(clock Clock, c *Call) bool {
-	c.Need, c.refused, c.windows = Nothing, c.refused[:0], c.windows[:0]
+	c.Need, c.FirstGrant, c.refused, c.windows = Nothing, false, c.refused[:0], c.windows[:0]
 	for i := range c.answers {
 		c.answers[i].used = false
 	}

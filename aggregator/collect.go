@@ -216,7 +216,7 @@ func (b *bucket) shouldReport(now quota.Time, a *Aggregator, rt *route) bool {
 
 // beginClose ends the epoch: the next report is final.
 func (b *bucket) beginClose() {
-	b.phase = closing
+	b.phase, b.noGrantYet = closing, true
 	b.expire()
 }
 

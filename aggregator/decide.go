@@ -22,9 +22,10 @@ type attempt struct {
 	decided  bool // the leader's answer was the decision
 	is       quota.Answer
 
-	need  Need
-	ask   quota.Ask
-	taken taken // its bucket is nil if nothing was taken
+	need       Need
+	firstGrant bool // it is the first grant
+	ask        quota.Ask
+	taken      taken // its bucket is nil if nothing was taken
 
 	window  takenIn // the window that a leader charged; its limit entry is nil without one
 	refused refusal // its cost is 0 without a refusal
@@ -52,7 +53,7 @@ func (a *Aggregator) counter(clock Clock, c *Call, q *quota.Request, s *limitEnt
 	}
 	if t.need != Nothing {
 		if c.Need == Nothing {
-			c.Need, c.Key, c.Ask = t.need, t.key, t.ask
+			c.Need, c.Key, c.FirstGrant, c.Ask = t.need, t.key, t.firstGrant, t.ask
 		}
 		d.Allowed = true // unless another counter refuses the call: then no leader is asked
 	}
@@ -186,10 +187,12 @@ func (a *Aggregator) decideOpen(now quota.Time, t *attempt, b *bucket, l *quota.
 		return a.decideSoft(now, t, b, l, est, wanted)
 	}
 	cost, left := t.cost, est.Plus(b.presumed)
-	switch {
-	case left >= cost && a.mayAsk(now, t, b, l) && (!b.noneFree || b.rate == 0):
-		return a.askOnce(t, b, l, wanted)
-	case left >= cost && b.mayAwait(t, l, est):
+	if left >= cost && a.mayAsk(now, t, b, l) && (!b.noneFree || b.rate == 0) {
+		if t.firstGrant = a.awaitsFirstGrant(t, b, l); !t.firstGrant {
+			return a.askOnce(t, b, l, wanted)
+		}
+	}
+	if left >= cost && (t.firstGrant || b.mayAwait(t, l, est)) {
 		if est < cost { // add up the costs of all waiting callers, each once: they are used at once
 			if b.want = wanted; !t.waits {
 				b.want = min(wanted+cost, l.BurstUnits())
@@ -271,6 +274,17 @@ func (a *Aggregator) decideSoft(now quota.Time, t *attempt, b *bucket, l *quota.
 func (a *Aggregator) mayAsk(now quota.Time, t *attempt, b *bucket, l *quota.Limit) bool {
 	return !t.alone && !t.answered && l.MayAsk() && a.ranges[b.rng].absent.from() == 0 && (now >= b.denied || t.cost < b.deniedCost)
 }
+
+// awaitsFirstGrant reports whether a check of a hard limit that this node may ask the leader about waits for the key's
+// first grant instead. The grant arrives as soon as the answer would; but a leader that answers has to commit a promise
+// to itself first, while a part of every bucket may be granted without that. So it waits where that part is many requests.
+func (a *Aggregator) awaitsFirstGrant(t *attempt, b *bucket, l *quota.Limit) bool {
+	return b.noGrantYet && !t.final && !t.answered && a.peers.Load() == 0 && !l.AsksLeader() && l.Kind == quota.TokenBucket &&
+		l.BurstUnits()/quota.Units(a.nodes()) >= manyRequests*max(t.cost, 2*quota.Token)
+}
+
+// manyRequests are so many that all nodes may hold as many without being in each other's way.
+const manyRequests = 4
 
 // mayAwait reports whether a check of a hard limit may wait for the next grant. Checks of limits that wait (MayWait)
 // may, unless the estimate is below the cost and the leader has nothing free. Checks of limits that ask the leader

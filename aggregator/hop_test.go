@@ -8,6 +8,9 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
+// many nodes have an equal part of 20 tokens that is too small for their keys to wait for a first grant.
+const many = 5
+
 // callOf returns a call about key k of these limits, one token each.
 func callOf(names ...quota.LimitName) *Call {
 	var reqs []quota.Request
@@ -43,7 +46,7 @@ func TestLeadersWithoutRoom(t *testing.T) {
 // TestAskAfterWaitInVain: one limit of a call waits for a grant in vain; the other limit asks its leader
 // nevertheless.
 func TestAskAfterWaitInVain(t *testing.T) {
-	r := newRig(t, Config{})
+	r := newRig(t, Config{Nodes: many})
 	shadow, enforced := limit(softName, 20, quota.Hard), limit(hardName, 20, quota.Hard)
 	shadow.Enforcement = quota.Shadow
 	r.limits(shadow, enforced)
@@ -68,7 +71,7 @@ func TestAskAfterWaitInVain(t *testing.T) {
 // TestShadowGivesBack: the leader admits the first tier of a limit in shadow and refuses the second. The call
 // passes, and the first tier gets its token back.
 func TestShadowGivesBack(t *testing.T) {
-	r := newRig(t, Config{})
+	r := newRig(t, Config{Nodes: 5 * many})
 	l := limit(hardName, 20, quota.Hard)
 	l.More = []quota.Tier{{Rate: quota.Rate{Tokens: 100, Per: time.Minute}, Burst: 50}}
 	l.Enforcement = quota.Shadow
@@ -92,7 +95,7 @@ func TestShadowGivesBack(t *testing.T) {
 // TestRefusedElsewhere: a client whose node has refused a cost does not ask for that cost again before the node's
 // retry-after.
 func TestRefusedElsewhere(t *testing.T) {
-	r := newRig(t, Config{})
+	r := newRig(t, Config{Nodes: many})
 	if r.Decide(r.clock, callOf(hardName)) {
 		t.Fatal("admitted without a grant")
 	}
@@ -106,6 +109,60 @@ func TestRefusedElsewhere(t *testing.T) {
 	if r.Decide(r.clock, c); c.Need != Leader {
 		t.Errorf("need %v after that, want the leader", c.Need)
 	}
+}
+
+// TestFirstGrant: a check of a hard key that has just been opened, or that is used again while it is let go, waits for
+// the first grant and asks the leader only if that does not come, or holds too little.
+func TestFirstGrant(t *testing.T) {
+	begin := func(cfg Config) (*rig, *Call) {
+		r := newRig(t, cfg)
+		c := callOf(hardName)
+		r.Decide(r.clock, c)
+		return r, c
+	}
+	grant := func(r *rig, held quota.Units) {
+		r.Apply(r.now, r.grant(r.collect(), quota.GrantEntry{Tokens: held, Cap: held, Level: 20 * tokens, Free: 10 * tokens}))
+	}
+	t.Run("it holds enough", func(t *testing.T) {
+		r, c := begin(Config{})
+		if c.Need != Grant || !c.FirstGrant {
+			t.Fatalf("need %v, first %v, want the first grant", c.Need, c.FirstGrant)
+		}
+		grant(r, 5*tokens)
+		if c.Woken(); !r.Decide(r.clock, c) || c.Out[0].Why != quota.WhyHeld {
+			t.Errorf("decided %+v, need %v", c.Out[0], c.Need)
+		}
+	})
+	t.Run("it holds nothing", func(t *testing.T) {
+		r, c := begin(Config{})
+		grant(r, 0)
+		if c.Woken(); r.Decide(r.clock, c) || c.Need != Leader || c.FirstGrant {
+			t.Errorf("need %v, want the leader", c.Need)
+		}
+	})
+	t.Run("it does not come", func(t *testing.T) {
+		r, c := begin(Config{})
+		c.Final = true
+		if r.Decide(r.clock, c); c.Need != Leader {
+			t.Errorf("need %v, want the leader", c.Need)
+		}
+	})
+	t.Run("an equal part is few requests", func(t *testing.T) {
+		if _, c := begin(Config{Nodes: many}); c.Need != Leader {
+			t.Errorf("need %v, want the leader", c.Need)
+		}
+	})
+	t.Run("the key is let go", func(t *testing.T) {
+		r, c := begin(Config{})
+		grant(r, 5*tokens)
+		c.Woken()
+		r.Decide(r.clock, c)
+		r.letGo(3 * time.Second)
+		c = callOf(hardName)
+		if r.Decide(r.clock, c); c.Need != Grant || !c.FirstGrant {
+			t.Errorf("need %v, %+v, want the first grant", c.Need, c.Out[0])
+		}
+	})
 }
 
 // TestLetGoIsNotCutOff: a key that is let go may wait for the log longer than its lease. That is no reason to refuse:

@@ -22,7 +22,7 @@ func TestRefusalThatMayNotHold(t *testing.T) {
 		"given back, held as well": {5, quota.WhyNotHeld, Grant},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r := newRig(t, Config{})
+			r := newRig(t, Config{Nodes: many})
 			first := &Call{}
 			first.Reset([]quota.Request{{Key: quota.Key{LimitName: hardName, Key: "k"}, Cost: 5}}, make([]quota.Decision, 1))
 			if r.Decide(r.clock, first); first.Need != Leader {

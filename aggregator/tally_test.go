@@ -135,7 +135,7 @@ func TestTallyOfCostsThatNeverFit(t *testing.T) {
 // limit, is counted once, in the tally and in the report, however often the call is decided.
 func TestTallyOfCallsThatComeAgain(t *testing.T) {
 	for name, cost := range map[string]int64{"more than the burst": 50, "more than is left": 20} {
-		r := newRig(t, Config{})
+		r := newRig(t, Config{Nodes: 5 * many})
 		shadow := ruleOf("shadow", perHour(20), func(l *quota.Limit) { l.Enforcement = quota.Shadow })
 		other := ruleOf("other", perHour(100), hard)
 		r.limits(shadow, other)

@@ -14,7 +14,8 @@ import (
 // and does not block, with two exceptions:
 //
 //   - It asks the leader, at most Config.AskWait, if the limit requires that (decide: leader, max_debt),
-//     or if it is hard, allows it (decide: auto) and memory does not settle the check.
+//     or if it is hard, allows it (decide: auto) and memory does not settle the check. Where the first grant
+//     of a key will settle it, Check waits for that instead, and asks when half of the time has passed.
 //   - It waits for the leader's next grant, at most Config.GrantWait, if admitting on the estimate of a
 //     soft limit would be a guess (decide: auto): the key is in a burst that other nodes may see as well.
 func (d *Decider) Check(k quota.Key, cost int64) quota.Decision {
@@ -109,14 +110,18 @@ func (d *Decider) decide(c *aggregator.Call, unasked *sync.Map) bool {
 // complete fetches grants and leader answers until the call is decided. What a leader does not decide in
 // time is decided by what this node knows.
 func (d *Decider) complete(c *aggregator.Call, unasked *sync.Map) (ok bool) {
-	deadline := d.now().Add(d.cfg.GrantWait)
+	began := d.now()
 	for c.Need != aggregator.Nothing {
 		if c.Need == aggregator.Grant {
-			ok = d.awaitGrant(c, deadline)
+			wait := d.cfg.GrantWait
+			if c.FirstGrant { // in place of the leader's answer, for which half of the time is left
+				wait = max(wait, d.cfg.AskWait/2)
+			}
+			ok = d.awaitGrant(c, began.Add(wait))
 			continue
 		}
 		d.stats.asked.Inc()
-		if a, err := d.askUnless(unasked, c.Ask); err == nil {
+		if a, err := d.askUnless(unasked, c.Ask, d.askWait(began)); err == nil {
 			c.Answer(a)
 		} else {
 			if errors.Is(err, errNoAnswer) {
@@ -129,6 +134,11 @@ func (d *Decider) complete(c *aggregator.Call, unasked *sync.Map) (ok bool) {
 		ok = d.agg.Decide(d.now, c)
 	}
 	return ok
+}
+
+// askWait returns how long a call that began then waits for a leader: what is left of Config.AskWait, at least half.
+func (d *Decider) askWait(began quota.Time) time.Duration {
+	return max(d.cfg.AskWait-d.now().Sub(began), d.cfg.AskWait/2)
 }
 
 // awaitGrant decides again after the key's next grant. When the deadline passes it makes a final
@@ -193,7 +203,7 @@ func (d *Decider) refundAtLeader(k quota.Key, cost int64) (quota.Decision, bool)
 	}
 	q := c.Ask
 	q.Cost = -quota.FromTokens(cost)
-	a, err := d.ask(q)
+	a, err := d.ask(q, d.cfg.AskWait)
 	switch {
 	case errors.Is(err, errNoAnswer): // the leader may have booked it: take that back, and book it here
 		if !d.agg.Cancel(d.now, q) {

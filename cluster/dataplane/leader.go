@@ -21,11 +21,11 @@ var (
 )
 
 // ask asks the leader of the key's range to decide: locally if this node leads the range, otherwise in
-// one hop. errNotAsked means that the leader has not booked the request and will not. errNoAnswer means
-// that it may have booked it, or still may. ask never repeats a request.
-func (d *Decider) ask(a quota.Ask) (quota.Answer, error) {
+// one hop. It waits at most that long. errNotAsked means that the leader has not booked the request and will not.
+// errNoAnswer means that it may have booked it, or still may. ask never repeats a request.
+func (d *Decider) ask(a quota.Ask, wait time.Duration) (quota.Answer, error) {
 	r := shard.Of(a.Key, d.cfg.Ranges)
-	if out, err := d.askOwn(r, a); out != nil || err != nil {
+	if out, err := d.askOwn(r, a, wait); out != nil || err != nil {
 		if err != nil {
 			return quota.Answer{}, err
 		}
@@ -40,7 +40,7 @@ func (d *Decider) ask(a quota.Ask) (quota.Answer, error) {
 	if start {
 		go d.askAll(r, q)
 	}
-	timer := time.NewTimer(d.cfg.AskWait)
+	timer := time.NewTimer(wait)
 	defer timer.Stop()
 	select {
 	case <-req.done:
@@ -54,7 +54,7 @@ func (d *Decider) ask(a quota.Ask) (quota.Answer, error) {
 
 // askOwn asks this node's replica of a range; it returns nothing if that does not lead. A replica that is
 // busy answers too late: no check waits for it longer than for another node.
-func (d *Decider) askOwn(r quota.RangeID, a quota.Ask) ([]quota.Answer, error) {
+func (d *Decider) askOwn(r quota.RangeID, a quota.Ask, wait time.Duration) ([]quota.Answer, error) {
 	if d.asking.Add(1) > maxQueue {
 		d.asking.Add(-1)
 		return nil, errNotAsked
@@ -64,7 +64,7 @@ func (d *Decider) askOwn(r quota.RangeID, a quota.Ask) ([]quota.Answer, error) {
 		defer d.asking.Add(-1)
 		done <- d.cfg.Replicas.Of(r).Decide([]quota.Ask{a})
 	}()
-	timer := time.NewTimer(d.cfg.AskWait)
+	timer := time.NewTimer(wait)
 	defer timer.Stop()
 	select {
 	case out := <-done:
@@ -77,15 +77,15 @@ func (d *Decider) askOwn(r quota.RangeID, a quota.Ask) ([]quota.Answer, error) {
 }
 
 // askUnless calls ask unless unasked contains the key's range. It adds the range if ask fails.
-func (d *Decider) askUnless(unasked *sync.Map, a quota.Ask) (quota.Answer, error) {
+func (d *Decider) askUnless(unasked *sync.Map, a quota.Ask, wait time.Duration) (quota.Answer, error) {
 	if unasked == nil {
-		return d.ask(a)
+		return d.ask(a, wait)
 	}
 	r := shard.Of(a.Key, d.cfg.Ranges)
 	if _, is := unasked.Load(r); is {
 		return quota.Answer{}, errNotAsked
 	}
-	out, err := d.ask(a)
+	out, err := d.ask(a, wait)
 	if err != nil {
 		unasked.Store(r, true)
 	}
