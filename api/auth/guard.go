@@ -152,7 +152,7 @@ func bearerOf(authorization []string) (string, error) {
 		return "", nil
 	case 1:
 	default:
-		return "", bad("authorization: the header is there %d times; send it once", len(authorization))
+		return "", bad("authorization: the header was sent %d times; send it once", len(authorization))
 	}
 	scheme, token, _ := strings.Cut(authorization[0], " ")
 	if token = strings.TrimSpace(token); !strings.EqualFold(scheme, "Bearer") || token == "" {

@@ -87,7 +87,7 @@ func TestTokens(t *testing.T) {
 		"another scheme":  {[]string{"Basic " + text}, "must be Bearer, a space, and a token"},
 		"nothing":         {[]string{"Bearer"}, "must be Bearer, a space, and a token"},
 		"empty":           {[]string{""}, "must be Bearer, a space, and a token"},
-		"twice":           {[]string{"Bearer " + text, "Bearer " + text}, "is there 2 times"},
+		"twice":           {[]string{"Bearer " + text, "Bearer " + text}, "was sent 2 times"},
 		"a join token":    {[]string{"Bearer " + join}, "this is a join token"},
 		"a JWT":           {[]string{"Bearer eyJhbGciOiJub25lIn0.eyJzdWIiOiJhIn0."}, "this node accepts no JWTs"},
 		"something else":  {[]string{"Bearer swordfish-swordfish"}, "this node accepts no JWTs"},

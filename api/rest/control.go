@@ -88,7 +88,7 @@ func query(req *http.Request, known ...string) (url.Values, error) {
 	}
 	for name, values := range out {
 		if len(values) > 1 {
-			return nil, apierr.Invalid(name, "is there %d times; give it once", len(values))
+			return nil, apierr.Invalid(name, "given %d times; give it once", len(values))
 		}
 	}
 	return out, nil

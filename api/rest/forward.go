@@ -59,7 +59,7 @@ func readForward(q url.Values) (f forwardQuery, err error) {
 			return f, apierr.Invalid(apierr.Clip(name), "unknown field; must be one of %s", strings.Join(forwardFields, ", "))
 		}
 		if name != "key_header" && len(values) > 1 {
-			return f, apierr.Invalid(name, "is there %d times; once is right", len(values))
+			return f, apierr.Invalid(name, "given %d times; give it once", len(values))
 		}
 	}
 	if q.Has("namespace") {
@@ -77,7 +77,7 @@ func readForward(q url.Values) (f forwardQuery, err error) {
 	}
 	switch {
 	case len(f.keys) > maxForwardKeys:
-		return f, apierr.Invalid("key_header", "is there %d times; at most %d", len(f.keys), maxForwardKeys)
+		return f, apierr.Invalid("key_header", "given %d times; at most %d", len(f.keys), maxForwardKeys)
 	case f.key != nil && len(f.keys) > 0:
 		return f, apierr.Invalid("key", "is given beside key_header; give either")
 	}

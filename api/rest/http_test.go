@@ -205,7 +205,7 @@ func TestControlRoutes(t *testing.T) {
 		{"GET", "/v1/rates?top=1001", "", 400, "top: 1001; must be 1 to 1000"},
 		{"GET", "/v1/rates?top=x", "", 400, `top: is \"x\"; must be a whole number`},
 		{"GET", "/v1/rates?tpo=1", "", 400, `unknown query parameter; did you mean \"top\"? known: top, namespace, limit, order, key_prefix`},
-		{"GET", "/v1/rates?top=1&top=2", "", 400, "top: is there 2 times"},
+		{"GET", "/v1/rates?top=1&top=2", "", 400, "top: given 2 times"},
 		{"GET", "/v1/rates?limit=a", "", 400, `namespace: is empty, but limit is \"a\"`},
 		{"GET", "/v1/limits", "", 200, `{"version":7,"limits":[{"namespace":"api","name":"none","rate":"0/s","burst":0,"ceiling":"soft"` + restInList},
 		{"PUT", "/v1/limits", "web/a 1/s 2\nweb/b 3/m 4 hard", 200, `{"version":8,"changed":true,"changes":[],"findings":[]}`},

@@ -111,7 +111,7 @@ func (v *accessView) Expired(t *quoratev1.BearerToken) bool {
 func confirmBind(r *Request) (*Confirmation, error) {
 	f := r.PostForm
 	c := &Confirmation{
-		Title: "Give a role", Button: "Give",
+		Title: "Grant a role", Button: "Grant",
 		Will: []string{"The identity gets the permissions of the role, on all nodes, as soon as the change is committed."},
 	}
 	role := Field{Name: "role", Label: "Role", Type: "select", Value: f.Get("role")}
@@ -148,7 +148,7 @@ func doBind(r *Request) (*Result, error) {
 	if err != nil {
 		return nil, err
 	}
-	out := &Result{Title: "Role given", Lines: []string{b.Identity + " is " + b.Role + " " + where(b.Scope) + "."}}
+	out := &Result{Title: "Role granted", Lines: []string{b.Identity + " is " + b.Role + " " + where(b.Scope) + "."}}
 	if !res.Changed {
 		out.Title = "No change needed"
 	}
@@ -162,7 +162,7 @@ func confirmUnbind(r *Request) (*Confirmation, error) {
 		what = "the listed permissions"
 	}
 	return &Confirmation{
-		Title: "Take a role away from " + b.Identity + "?", Button: "Take away", Danger: true, Fields: Hidden(r, "identity", "role", "scope"),
+		Title: "Revoke a role of " + b.Identity + "?", Button: "Revoke", Danger: true, Fields: Hidden(r, "identity", "role", "scope"),
 		Will: []string{b.Identity + " loses " + what + " " + where(b.Scope) + ", from its next call.", "Roles from other bindings stay."},
 	}, nil
 }
@@ -172,7 +172,7 @@ func doUnbind(r *Request) (*Result, error) {
 	if _, err := r.Security.DeleteBinding(r.Context(), &quoratev1.DeleteBindingRequest{Identity: b.Identity, Role: b.Role, Scope: b.Scope}); err != nil {
 		return nil, err
 	}
-	return &Result{Title: "Role taken away", Lines: []string{b.Identity + " no longer has it " + where(b.Scope) + "."}}, nil
+	return &Result{Title: "Role revoked", Lines: []string{b.Identity + " no longer has it " + where(b.Scope) + "."}}, nil
 }
 
 func confirmToken(r *Request) (*Confirmation, error) {

@@ -79,7 +79,7 @@ func callsOf(text string) []string {
 // donePast has the past tense of the verbs with which descriptions of changes begin. TestAuditSentence
 // compares it with api/auth.
 var donePast = map[string]string{
-	"Activate": "activated", "Change": "changed", "Clear": "cleared", "Delete": "deleted", "Drain": "drained", "Give": "gave", "Issue": "issued", "Let": "let", "Load": "loaded", "Create": "created",
+	"Activate": "activated", "Change": "changed", "Clear": "cleared", "Delete": "deleted", "Drain": "drained", "Grant": "granted", "Issue": "issued", "Let": "let", "Load": "loaded", "Create": "created",
 	"Remove": "removed", "Reset": "reset", "Revoke": "revoked", "Roll": "rolled", "Rotate": "rotated", "Set": "set", "Sign": "signed", "Take": "took", "Transfer": "transferred",
 	"Use": "used",
 }

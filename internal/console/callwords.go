@@ -74,8 +74,8 @@ var callWords = map[string]string{
 
 	"SecurityService/WhoAmI":        "Show one's own identity",
 	"SecurityService/ListRoles":     "List roles",
-	"SecurityService/SetBinding":    "Give a role",
-	"SecurityService/DeleteBinding": "Take a role away",
+	"SecurityService/SetBinding":    "Grant a role",
+	"SecurityService/DeleteBinding": "Revoke a role",
 	"SecurityService/ListBindings":  "List roles of callers",
 	"SecurityService/CreateToken":   "Create a token",
 	"SecurityService/ListTokens":    "List tokens",

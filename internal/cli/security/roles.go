@@ -57,8 +57,8 @@ func newRolesBindCommand() *cobra.Command {
 	var output render.Output
 	cmd := &cobra.Command{
 		Use:   "bind IDENTITY [ROLE]",
-		Short: "Give a role or permissions to an identity",
-		Long: `Give a role, or single permissions, to an identity: client:NAME, node:ID,
+		Short: "Grant a role or permissions to an identity",
+		Long: `Grant a role, or single permissions, to an identity: client:NAME, node:ID,
 token:NAME, user:NAME and group:NAME (of JWTs), dns:NAME, or a SPIFFE id; user:*
 is every identity of a kind, and "*" is every caller, authenticated or not. When
 the command returns, all connected nodes apply the change.`,

@@ -284,7 +284,7 @@ await full('access: a token is made, shown once, and revoked', () => visit('phon
 
 await full('access: a role is given and taken away', () => visit('light', async (page) => {
   await page.goto(open + 'access');
-  await change(page, page.locator('text=Give a role'), { identity: 'group:e2e', role: 'planner', scope: 'namespace:web' });
+  await change(page, page.locator('text=Grant a role'), { identity: 'group:e2e', role: 'planner', scope: 'namespace:web' });
   await done(page);
   const row = page.locator('#t-bindings tbody tr', { hasText: 'group:e2e' });
   must((await row.textContent()).includes('in namespace:web'), await row.textContent());
