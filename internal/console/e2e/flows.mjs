@@ -227,6 +227,7 @@ await full('nodes: drain, watch it, activate', () => visit('phone', async (page)
 
 await full('nodes: hand a range over', () => visit('light', async (page) => {
   await page.goto(open + 'nodes');
+  await page.waitForFunction(() => [...document.querySelectorAll('#t-groups tbody td:nth-child(2)')].every((td) => td.textContent.trim() !== 'none')); // only a leader hands over
   const first = page.locator('#t-groups tbody tr').first();
   const from = (await first.locator('td').nth(1).textContent()).trim();
   const to = ['n1', 'n3'].find((n) => n !== from);
