@@ -33,6 +33,14 @@ func TestCampaign(t *testing.T) {
 	}
 }
 
+// TestAskAfterFirstGrant: one tier's leader has answered, and the first grant of the other tier does not come. The
+// simulator must ask that tier's leader then, as a node does; otherwise the first answer is counted and never used.
+func TestAskAfterFirstGrant(t *testing.T) {
+	for _, b := range Judge(Campaign(7471)).Broken {
+		t.Errorf("%s: %s", b.Property, b.What)
+	}
+}
+
 // TestCampaignDraws checks that a seed always draws the same scenario, that every scenario is
 // valid, and that the seeds cover all kinds.
 func TestCampaignDraws(t *testing.T) {

@@ -72,6 +72,8 @@ func (r *run) conclude(n *node, p parked, c *call) {
 	case c.Need == aggregator.Grant:
 		c.Final = true
 		r.decide(n, c)
+		r.conclude(n, p, c) // without a first grant, the leader is asked
+		return
 	}
 	if len(r.tiers) == 1 && c.out[0].Allowed && c.out[0].Why == quota.WhyLeader {
 		r.asking -= quota.FromTokens(p.cost)
