@@ -231,8 +231,8 @@ func (l *Ledger) promised(now quota.Time, b *bucket, al *allocation, tokens, cap
 }
 
 // hasPlenty reports whether a member with these tokens more can wait for the next regular checkpoint: it has many
-// times what its callers want, or use in a second, the time until that is committed. A window has no such member: a later
-// grant may begin it again.
+// times what its callers want, or use in a second, the time until that is committed. It is false for windows, because a
+// later grant may begin a periodic window again that nobody has used.
 func (b *bucket) hasPlenty(al *allocation, tokens quota.Units) bool {
 	const plenty = 32
 	need := max(float64(al.want), al.demand) // of one second

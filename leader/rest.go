@@ -39,7 +39,7 @@ func (b *bucket) mayRest() bool {
 
 // rest puts a bucket to rest, if it may rest.
 func (l *Ledger) rest(b *bucket) bool {
-	if b.dropped || b.resting() || !b.mayRest() {
+	if b.dropped || b.resting() || !b.mayRest() || !l.processes.fit(b.allocations) {
 		return false
 	}
 	w := numbers{list: slices.Grow(l.numbers[:0], b.state.mostNumbers())}
@@ -115,6 +115,18 @@ type process struct {
 type processes struct {
 	list    []process
 	numbers map[process]uint32
+}
+
+// maxProcesses bounds them: 16 processes of each of 256 nodes, half a megabyte. Buckets of members
+// beyond that are not put to rest under this leader.
+const maxProcesses = 4096
+
+// fit reports whether the processes of all allocations have numbers, or may get one.
+func (ps *processes) fit(all []allocation) bool {
+	return len(ps.list)+len(all) <= maxProcesses || !slices.ContainsFunc(all, func(al allocation) bool {
+		_, ok := ps.numbers[process{al.node, al.inc}]
+		return !ok
+	})
 }
 
 func (ps *processes) number(p process) uint32 {

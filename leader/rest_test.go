@@ -213,3 +213,24 @@ func BenchmarkRest(b *testing.B) {
 		})
 	}
 }
+
+// TestProcessesAreBounded checks that a ledger numbers at most maxProcesses, and that the buckets of
+// further ones stay as they are.
+func TestProcessesAreBounded(t *testing.T) {
+	var ps processes
+	one := func(inc int) []allocation {
+		return []allocation{{openState: openState{node: "n", inc: quota.Incarnation(inc)}}}
+	}
+	for i := range maxProcesses {
+		if !ps.fit(one(i)) {
+			t.Fatalf("process %d of %d does not fit", i+1, maxProcesses)
+		}
+		ps.number(process{"n", quota.Incarnation(i)})
+	}
+	if ps.fit(one(maxProcesses)) {
+		t.Error("one process too many fits")
+	}
+	if !ps.fit(one(7)) {
+		t.Error("a known process does not fit")
+	}
+}

@@ -118,7 +118,7 @@ func (g group) Apply(ctx context.Context, data []byte) (any, error) {
 	}
 	g.turns[g.id] <- struct{}{}
 	defer func() { <-g.turns[g.id] }()
-	time.Sleep(g.sync)
+	time.Sleep(g.sync) // the time of a disk, virtual where it is not 0
 	for i := range commands {
 		if g.meet != nil {
 			g.meet(g.id, &commands[i])

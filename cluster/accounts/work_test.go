@@ -51,7 +51,7 @@ func TestWork(t *testing.T) {
 				}
 				wg.Wait()
 				took := time.Since(began) / each
-				time.Sleep(time.Second) // for what is left to be forgotten
+				time.Sleep(time.Second) // virtual: the Forgets that wait for company are written
 				calls := tc.callers * each
 				c.mu.Lock()
 				defer c.mu.Unlock()
