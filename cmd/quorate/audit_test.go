@@ -20,14 +20,14 @@ import (
 // what goes into the next file after a rotation.
 func TestAuditIsFollowed(t *testing.T) {
 	dir := t.TempDir()
-	log, err := audit.Open(audit.Options{Path: filepath.Join(dir, server.AuditFile), MaxBytes: 600, Keep: 5})
+	log, err := audit.Open(audit.Options{Path: filepath.Join(dir, server.AuditFile), MaxBytes: 650, Keep: 5})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer log.Close()
 	write := func(names ...string) {
 		for _, name := range names {
-			log.Write(audit.Entry{Node: "n1", Identity: "client:" + name, Method: "m", What: `a="b"`, Result: audit.Failed, Detail: "why\nnot"})
+			log.Write(audit.Entry{Node: "n1", Identity: "client:" + name, Method: "m", What: `a="b" change=NODE_CHANGE_DRAIN`, Result: audit.Failed, Detail: "why\nnot"})
 		}
 	}
 	write("a", "b", "c", "d")
@@ -35,7 +35,7 @@ func TestAuditIsFollowed(t *testing.T) {
 	if code := cli.Run(t.Context(), []string{"audit", "--data", dir}, &out, &errs); code != exit.OK {
 		t.Fatal(errs.String())
 	}
-	if got := identities(out.String()); got != "abcd" || !strings.Contains(out.String(), `n1 client:a m a="b" failed: "why`) || strings.Count(out.String(), "\n") != 4 {
+	if got := identities(out.String()); got != "abcd" || !strings.Contains(out.String(), `n1 client:a m a="b" change=drain failed: "why`) || strings.Count(out.String(), "\n") != 4 {
 		t.Errorf("%q: %s", got, out.String())
 	}
 	var followed transcript

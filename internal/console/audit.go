@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/quorate/quorate/api/apijson"
 	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
 	"github.com/quorate/quorate/internal/audit"
 	"github.com/quorate/quorate/internal/phrase"
@@ -119,6 +120,7 @@ var listLength = regexp.MustCompile(`^\(\d+\)\[`)
 
 // auditDetails formats the summary of a request or an answer for people: name: value, name: value.
 func auditDetails(summary string) string {
+	summary = apijson.PlainEnums(summary)
 	var b strings.Builder
 	quoted, escaped := false, false
 	depth, skip := 0, 0 // parentheses that are open, and the end of what is left out

@@ -77,8 +77,8 @@ func TestAuditSentence(t *testing.T) {
 			t.Errorf("%s: %q; want %q", what, got, want)
 		}
 	}
-	const summary = `binding={identity="group:e2e" role="a=b \"c d"} ranges=(2)[0, 1] yaml=(1359 bytes) ttl=1h comment="a (2)[b"`
-	if got := auditDetails(summary); got != `binding: {identity: "group:e2e", role: "a=b \"c d"}, ranges: [0, 1], yaml: (1359 bytes), ttl: 1h, comment: "a (2)[b"` {
+	const summary = `binding={identity="group:e2e" role="a=b \"c d"} ranges=(2)[0, 1] yaml=(1359 bytes) ttl=1h change=NODE_CHANGE_DRAIN comment="a (2)[b"`
+	if got := auditDetails(summary); got != `binding: {identity: "group:e2e", role: "a=b \"c d"}, ranges: [0, 1], yaml: (1359 bytes), ttl: 1h, change: drain, comment: "a (2)[b"` {
 		t.Error(got)
 	}
 	for _, m := range auth.Methods() {

@@ -21,6 +21,7 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
+	"github.com/quorate/quorate/api/apijson"
 	"github.com/quorate/quorate/api/auth"
 	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
 	"github.com/quorate/quorate/internal/audit"
@@ -409,7 +410,7 @@ func (p *auditPrinter) line(line []byte) error {
 		if e.Detail != "" {
 			how += ": " + phrase.Printable(e.Detail)
 		}
-		text := fmt.Sprintf("%s %s %s %s %s %s", e.Time.UTC().Format("2006-01-02T15:04:05.000Z"), e.Node, phrase.Show(auth.Shown(e.Identity)), phrase.Show(e.Method), phrase.Printable(e.What), how)
+		text := fmt.Sprintf("%s %s %s %s %s %s", e.Time.UTC().Format("2006-01-02T15:04:05.000Z"), e.Node, phrase.Show(auth.Shown(e.Identity)), phrase.Show(e.Method), phrase.Printable(apijson.PlainEnums(e.What)), how)
 		page.Record(p.table, text, e.Time.UTC().Format(time.RFC3339Nano), render.Name(e.Node), render.Name(e.Identity), e.Credential, e.Serial, e.Address,
 			e.Method, e.What, string(e.Result), e.Code, e.Detail, e.Answer, render.Name(e.RequestID), e.Unwritten)
 	})
