@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -239,7 +240,7 @@ type measuredJSON struct {
 }
 
 func (e *explanation) explain(l *quota.Limit) {
-	e.Rule, e.burst = ruleWords(l), float64(l.Burst)
+	e.Rule, e.burst = ruleWords(l, e.c.Nodes), float64(l.Burst)
 	e.Nodes, e.DelaySecs, e.Sync, e.Lease = e.c.Nodes, e.c.Delay.Seconds(), e.c.Sync.Seconds(), e.c.Lease.Seconds()
 	e.Situations = []situationJSON{}
 	for _, s := range bound.Of(l, e.c) {
@@ -253,8 +254,8 @@ func (e *explanation) explain(l *quota.Limit) {
 	e.Tighter = append([]string{}, tighter(l, e.c)...)
 }
 
-// ruleWords describes a limit in a sentence or two.
-func ruleWords(l *quota.Limit) string {
+// ruleWords describes a limit in a few sentences; nodes is the size of the cluster.
+func ruleWords(l *quota.Limit, nodes int) string {
 	switch l.Class {
 	case quota.Unlimited:
 		return "Everything is admitted, and nothing counted."
@@ -269,11 +270,13 @@ func ruleWords(l *quota.Limit) string {
 	switch {
 	case l.Ceiling == quota.Hard:
 		s += " Hard: refuses a request rather than exceed the limit."
-	case l.AsksLeader():
-		s += " The leader of the key's range decides each check."
+	case l.AsksLeader(): // which has no estimate
+	case l.Kind == quota.Concurrency:
+		s += " Soft: refuses nothing that the cluster could serve, as far as a node knows; the excess ends as places are released."
 	default:
-		s += " Soft: refuses nothing that the cluster could serve; the excess is paid back."
+		s += " Soft: refuses nothing that the cluster could serve, as far as a node knows; the excess is paid back."
 	}
+	s += decideSentences(l, nodes)
 	switch l.Enforcement {
 	case quota.Shadow:
 		s += " In shadow: counted, but not enforced."
@@ -281,6 +284,47 @@ func ruleWords(l *quota.Limit) string {
 		s += " Off: neither counted nor enforced."
 	}
 	return s
+}
+
+// decideSentences says where a limit is decided; of tiers that differ, for each.
+func decideSentences(l *quota.Limit, nodes int) string {
+	var each []string
+	for _, t := range bound.Each(l) {
+		each = append(each, decideWords(&t, nodes))
+	}
+	if all := slices.Compact(slices.Clone(each)); len(all) == 1 {
+		return " " + all[0]
+	}
+	out := ""
+	for i, words := range each {
+		out += fmt.Sprintf(" Tier %d: %s", i+1, words)
+	}
+	return out
+}
+
+// decideWords says where a limit with one tier is decided, as docs/explanation/accuracy.md does.
+func decideWords(l *quota.Limit, nodes int) string {
+	switch {
+	case l.AsksLeader():
+		return "The leader of the key's range decides each check."
+	case l.MayAsk() && l.Kind == quota.SlidingWindow:
+		return "Sliding windows of less than 10s are not divided among nodes that use the same key: the leader decides each check that it could admit."
+	case few(l, nodes):
+		return "So few tokens are not divided among nodes that use the same key: the leader decides each check that it could admit."
+	case l.MayAsk():
+		return "A node that holds too few tokens asks the leader of the key's range."
+	case l.MayWait():
+		return "A node that cannot decide a check in memory waits for the leader's next grant, at most 20ms."
+	case l.Ceiling == quota.Hard:
+		return "Nodes decide in memory, without waiting, and refuse what they do not hold."
+	}
+	return "Nodes decide in memory, without waiting."
+}
+
+// few reports whether the leader of a limit with one tier divides no tokens among so many nodes, because
+// half of an equal part of the burst is less than eight tokens (package leader, bucket.scarce).
+func few(l *quota.Limit, nodes int) bool {
+	return l.MayAsk() && !l.AsksLeader() && nodes > 1 && l.Burst < 16*int64(nodes)
 }
 
 func tierWords(t *quota.Tier) string {
@@ -291,9 +335,9 @@ func tierWords(t *quota.Tier) string {
 	case quota.Concurrency:
 		return "at most " + n + " in flight"
 	case quota.CalendarWindow:
-		return fmt.Sprintf("%s in each %s", n, t.Calendar.Unit)
+		return fmt.Sprintf("%s in each %s (%v)", n, t.Calendar.Unit, t.Calendar.Location())
 	case quota.SlidingWindow:
-		return fmt.Sprintf("%s in any %s, by two counters", n, render.Span(t.Rate.Per))
+		return fmt.Sprintf("%s in any %s, estimated by two counters", n, render.Span(t.Rate.Per))
 	case quota.PeriodicRefill:
 		return fmt.Sprintf("%s in %s from the first use", n, render.Span(t.Rate.Per))
 	}
@@ -310,16 +354,21 @@ func tighter(l *quota.Limit, c bound.Cluster) []string {
 	}
 	var out []string
 	if l.Ceiling == quota.Soft && l.MaxDebt == 0 {
-		out = append(out, "ceiling: hard: 0 in all situations but those listed. Costs refusals while other nodes hold the tokens: 0.5 % less than an ideal limiter admits under a steady overload, some percent where load moves, up to a fifth of limits of a token a second")
+		hard := *l
+		hard.Ceiling = quota.Hard
+		out = append(out, "ceiling: hard: 0 in all situations, but for the exceptions that this command then lists. Costs "+hardCosts(&hard, c.Nodes))
 	}
 	if !l.AsksLeader() && l.Kind != quota.Concurrency {
-		gain := "0 while there is a leader that answers"
+		if l.Mode() == quota.Locally {
+			out = append(out, "decide: auto: "+autoGain(l))
+		}
+		gain := "0 while the leader answers in time"
 		if l.Ceiling == quota.Hard {
 			gain = "no refusals because other nodes hold the tokens"
 		}
 		cost := fmt.Sprintf("a round trip for each check, %v here", 2*c.Delay.Round(time.Microsecond))
-		if l.Mode() == quota.Locally {
-			out = append(out, "decide: auto: asks the leader only if local data cannot decide the check. Costs a round trip for these")
+		if l.Ceiling == quota.Hard && slices.ContainsFunc(bound.Each(l), func(t quota.Limit) bool { return t.CountsLong() }) {
+			cost += ", and a commit of the leader's log"
 		}
 		out = append(out, fmt.Sprintf("decide: leader: %s. Costs %s", gain, cost))
 	}
@@ -334,6 +383,34 @@ func tighter(l *quota.Limit, c bound.Cluster) []string {
 		out = append(out, "when_cut_off: share, or closed: less, or nothing, from nodes that are cut off. Costs refusals there while others could serve")
 	}
 	return out
+}
+
+// hardCosts returns what a hard limit refuses though the cluster could serve it: docs/howto/sizing.md and
+// docs/explanation/accuracy.md, sections 8 and 9.
+func hardCosts(l *quota.Limit, nodes int) string {
+	switch {
+	case l.Kind == quota.Concurrency:
+		return "refusals while other nodes hold the places: 5.5 % of 50 in flight, at three times the limit"
+	case l.AsksLeader():
+		return "refusals while no leader answers"
+	case slices.ContainsFunc(bound.Each(l), func(t quota.Limit) bool { return !t.MayAsk() }):
+		return "refusals while other nodes hold the tokens: some percent where load moves, up to a fifth where tokens are few"
+	}
+	if slices.ContainsFunc(bound.Each(l), func(t quota.Limit) bool { return t.Kind == quota.SlidingWindow || few(&t, nodes) }) {
+		return "a round trip for each check that the limit could admit"
+	}
+	return "a round trip where a node holds too few tokens, and refusals where load moves: 0.2 % of what an ideal limiter admits under a steady overload, some percent of loads that move fast"
+}
+
+// autoGain returns what decide: auto has that decide: local has not, and its cost.
+func autoGain(l *quota.Limit) string {
+	switch {
+	case l.Ceiling == quota.Soft:
+		return "fewer decisions on an uncertain estimate. Costs a wait of at most 20ms for these, for the leader's next grant"
+	case slices.ContainsFunc(bound.Each(l), func(t quota.Limit) bool { return t.CountsLong() }):
+		return "fewer refusals because other nodes hold the tokens. Costs a wait of at most 20ms where a node holds too few, for the leader's next grant"
+	}
+	return "hardly any refusals because other nodes hold the tokens. Costs a round trip where a node holds too few"
 }
 
 func (e *explanation) print(p *render.Page) {
@@ -356,17 +433,17 @@ func (e *explanation) print(p *render.Page) {
 
 func (e *explanation) printSituations(p *render.Page) {
 	tbl := render.NewTable("SITUATION", "AT MOST", "BURSTS", "TYPICAL", "WHEN")
-	believes := false
+	derived := false
 	for _, s := range e.Situations {
 		worst, bursts := "no bound", "-"
 		if s.Worst != nil {
 			worst, bursts = amount(*s.Worst), amount(*s.Worst/max(1, e.burst))
-			believes = believes || *s.Worst > 0
+			derived = derived || *s.Worst > 0
 		}
 		tbl.Row(s.Name, worst, bursts, amount(s.Typical), s.When)
 	}
 	p.Table(tbl)
-	if believes {
+	if derived {
 		fmt.Fprint(p, wrap("  ", "At most: derived, valid while messages arrive. Typical: the worst of the simulator's seeds, not a guarantee."))
 	}
 }
@@ -393,7 +470,7 @@ func (e *explanation) printReasons(p *render.Page) {
 		words = "N: nodes. "
 	}
 	if ages {
-		words += fmt.Sprintf("age: the longest time that a node has no news of the level, which is 2 sync intervals and 2 round trips, %v here. ", e.c.Age().Round(time.Millisecond))
+		words += fmt.Sprintf("age: the longest time without a new level at a node, 2 sync intervals and 2 round trips: %v here. ", e.c.Age().Round(time.Millisecond))
 	}
 	if words != "" {
 		fmt.Fprint(p, wrap("  ", words+"docs/explanation/accuracy.md derives it."))
@@ -418,10 +495,10 @@ func (e *explanation) printMeasured(p *render.Page) {
 	}
 	fmt.Fprintf(p, `
 Measured by the leaders since their nodes started, tokens of all keys:
-  asked for      %d, of which %d were admitted
+  requested      %d, of which %d were admitted
   too many       %s beyond the limit, %s of them while cut off; most at one time: %s of one key (%.2f bursts)
-  too few        %s for certain, and %s at most, refused though the limit would have covered them
-  report gap     at most %v: what the rate refills in that time is how far these figures may be off
+  too few        at least %s and at most %s refused though the limit would have covered them
+  report gap     at most %v: these figures are accurate to what the rate refills in that time
 `, m.Attempted, m.Admitted, amount(m.OverAdmitted), amount(m.CutOff), amount(m.WorstExcess), m.WorstExcessBurst,
 		amount(m.Needless), amount(m.NeedlessAtMost), time.Duration(m.LongestGap*float64(time.Second)).Round(time.Millisecond))
 }
