@@ -25,7 +25,7 @@ func (c *Client) Allow(ctx context.Context, namespace, limit, key string, cost i
 func (c *Client) allow(ctx context.Context, k quota.Key, cost int64, t *chargeTime) (Result, error) {
 	res, err := c.decide(ctx, k, cost, t)
 	if err == nil && res.Why == WhyUseAcquire {
-		err = c.inFlight(k.LimitName)
+		err = c.inFlight(ctx, k.LimitName)
 	}
 	if err != nil {
 		c.stats.errors.Add(1)

@@ -110,7 +110,7 @@ func (c *Client) batchRemote(ctx context.Context, checks []Check, asked []int, o
 		}
 		*at = fromProto(r.Response)
 		if at.Why == WhyUseAcquire {
-			*at = Result{Err: c.inFlight(quota.LimitName{Namespace: checks[asked[i]].Namespace, Limit: checks[asked[i]].Limit})}
+			*at = Result{Err: c.inFlight(ctx, quota.LimitName{Namespace: checks[asked[i]].Namespace, Limit: checks[asked[i]].Limit})}
 			c.stats.errors.Add(1)
 			continue
 		}

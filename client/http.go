@@ -28,7 +28,7 @@ func (c *Client) AllowHTTP(ctx context.Context, check HTTPCheck) (Result, error)
 		res, err = c.decideHTTP(ctx, &check)
 	}
 	if err == nil && res.Why == WhyUseAcquire {
-		err = c.inFlight(quota.LimitName{Namespace: res.Limit.Namespace, Limit: res.Limit.Name})
+		err = c.inFlight(ctx, quota.LimitName{Namespace: res.Limit.Namespace, Limit: res.Limit.Name})
 	}
 	if err != nil {
 		c.stats.errors.Add(1)

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
+	"github.com/quorate/quorate/client/internal/acquires"
 	"github.com/quorate/quorate/internal/quota"
 	"github.com/quorate/quorate/internal/suggest"
 )
@@ -148,11 +149,16 @@ func (c *Client) noRules(r *rules, namespace string) {
 	}
 }
 
-// inFlight returns the error of a check of a concurrency limit, and logs it.
-func (c *Client) inFlight(n quota.LimitName) error {
-	detail, say, _ := c.notices.wrong(c.clock.now(), n, ^uint64(0), false, func() string {
+// inFlight returns the error of a check of a concurrency limit, and logs it unless the caller acquires
+// places instead.
+func (c *Client) inFlight(ctx context.Context, n quota.LimitName) error {
+	explain := func() string {
 		return fmt.Sprintf("%v is a concurrency limit, which Allow always refuses: call Acquire before the work and the reservation's Cancel after it; the middleware for HTTP and gRPC does this", n)
-	})
+	}
+	if acquires.Follows(ctx) {
+		return &Error{Kind: ErrUseAcquire, Field: "limit", Detail: explain()}
+	}
+	detail, say, _ := c.notices.wrong(c.clock.now(), n, ^uint64(0), false, explain)
 	if say {
 		c.notices.log().Error("quorate: a concurrency limit is used like a rate limit: it refuses everything", "limit", n.String(), "err", detail)
 	}

@@ -1,11 +1,14 @@
 package httplimit_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"log/slog"
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -71,7 +74,7 @@ func attachTo(t *testing.T, node quoratev1.QuotaServiceServer, opts ...client.Op
 	quoratev1.RegisterQuotaServiceServer(srv, node)
 	go srv.Serve(l) // returns after Stop
 	t.Cleanup(srv.Stop)
-	opts = append(opts, client.WithMode(client.Remote), client.WithTimeout(time.Minute), client.WithLogger(nil))
+	opts = append([]client.Option{client.WithMode(client.Remote), client.WithTimeout(time.Minute), client.WithLogger(nil)}, opts...)
 	c, err := client.New(t.Context(), []string{l.Addr().String()}, opts...)
 	if err != nil {
 		t.Fatal(err)
@@ -81,12 +84,14 @@ func attachTo(t *testing.T, node quoratev1.QuotaServiceServer, opts ...client.Op
 }
 
 // TestInFlight checks that under an in-flight limit a request holds a place until its handler
-// returns or panics, that a request without a place is refused, and that the limit may change into
-// a rate.
+// returns or panics, that a request without a place is refused, that the limit may change into a rate,
+// and that none of this is logged as a mistake.
 func TestInFlight(t *testing.T) {
 	p := &places{free: 1}
 	within, again := make(chan struct{}), make(chan struct{})
-	h := httplimit.New(attachTo(t, p), httplimit.Limit("work", "jobs"))(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+	var log bytes.Buffer
+	c := attachTo(t, p, client.WithLogger(slog.New(slog.NewTextHandler(&log, nil))))
+	h := httplimit.New(c, httplimit.Limit("work", "jobs"))(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
 		case "/slow":
 			within <- struct{}{}
@@ -123,6 +128,10 @@ func TestInFlight(t *testing.T) {
 	p.rate = true
 	if code, _ := call("/"); code != http.StatusOK || p.asked != 2 {
 		t.Errorf("as a rate: %d, asked %d times", code, p.asked)
+	}
+	c.Close()
+	if strings.Contains(log.String(), "used like a rate limit") {
+		t.Errorf("logged: %s", log.String())
 	}
 }
 

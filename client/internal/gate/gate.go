@@ -18,6 +18,7 @@ import (
 
 	"github.com/quorate/quorate/client"
 	"github.com/quorate/quorate/client/extract"
+	"github.com/quorate/quorate/client/internal/acquires"
 	"github.com/quorate/quorate/client/internal/overdue"
 )
 
@@ -58,6 +59,7 @@ type Gate struct {
 	OnError    func(context.Context, error) // may be nil
 
 	inFlight *atomic.Bool // whether it is a concurrency limit, as far as known; made by Validate
+	counts   *atomic.Bool // whether it has been another limit; made by Validate
 }
 
 // Validate returns the program's mistake in g.
@@ -74,7 +76,7 @@ func (g *Gate) Validate(rules bool) error {
 	case g.Jitter < 0 || g.Jitter > MaxJitter:
 		return fmt.Errorf("the jitter is %v; must be 0 to %v", g.Jitter, MaxJitter)
 	}
-	g.inFlight = new(atomic.Bool)
+	g.inFlight, g.counts = new(atomic.Bool), new(atomic.Bool)
 	if l, ok := g.Limiter.(interface{ FailsClosed() bool }); ok && l.FailsClosed() {
 		g.FailClosed = true
 	}
@@ -151,8 +153,15 @@ func (g *Gate) check(ctx context.Context, method, path, key string, cost int64, 
 	a, can := g.Limiter.(client.Acquirer)
 	can = can && ends && g.Limit != ""
 	if !can || !g.inFlight.Load() {
-		res, err := g.ask(ctx, method, path, key, cost)
+		asked := ctx
+		if can && !g.counts.Load() {
+			asked = acquires.Instead(ctx)
+		}
+		res, err := g.ask(asked, method, path, key, cost)
 		if !can || !errors.Is(err, client.ErrUseAcquire) {
+			if err == nil && res.Mode != client.ModeFallback {
+				g.counts.Store(true)
+			}
 			return res, nil, err
 		}
 		g.inFlight.Store(true)
