@@ -86,13 +86,13 @@ type NodeChange int32
 const (
 	// Not set.
 	NodeChange_NODE_CHANGE_UNSPECIFIED NodeChange = 0
-	// It leads no more and gets no new replicas, but keeps those it has.
+	// It hands over its leaderships and receives no new replicas, but keeps those that it has.
 	NodeChange_NODE_CHANGE_DRAIN NodeChange = 1
 	// Ends a drain, or a leave in progress.
 	NodeChange_NODE_CHANGE_ACTIVATE NodeChange = 2
-	// It gives its replicas to other nodes; then its process ends.
+	// Its replicas move to other nodes; then its process ends.
 	NodeChange_NODE_CHANGE_LEAVE NodeChange = 3
-	// Like leave, for a node that will not come back: nothing waits for it.
+	// Like leave, for a node that will not return: the cluster does not wait for it.
 	NodeChange_NODE_CHANGE_REMOVE NodeChange = 4
 )
 
@@ -402,7 +402,8 @@ type NodeStatus struct {
 	HttpAddress string `protobuf:"bytes,11,opt,name=http_address,json=httpAddress,proto3" json:"http_address,omitempty"`
 	// Ranges that it holds.
 	Replicas int32 `protobuf:"varint,12,opt,name=replicas,proto3" json:"replicas,omitempty"`
-	// How long the leader of the meta group has not heard from it; unset while they are connected.
+	// Time since the leader of the meta group last received a message from it; unset while they are
+	// connected.
 	Silent *durationpb.Duration `protobuf:"bytes,13,opt,name=silent,proto3" json:"silent,omitempty"`
 	// Faults of the node, such as a full disk, as of its last beacon; empty for a node that is not
 	// connected.
@@ -679,7 +680,7 @@ type RangeStatus struct {
 	Term uint64 `protobuf:"varint,3,opt,name=term,proto3" json:"term,omitempty"`
 	// Voters of its Raft group, preferred leader first.
 	Replicas []string `protobuf:"bytes,4,rep,name=replicas,proto3" json:"replicas,omitempty"`
-	// Nodes that hold the range and still have to give it up.
+	// Nodes that hold the range and still have to drop it.
 	Removed []string `protobuf:"bytes,5,rep,name=removed,proto3" json:"removed,omitempty"`
 	// Current step towards the planned placement; empty if the range is in place.
 	Step string `protobuf:"bytes,6,opt,name=step,proto3" json:"step,omitempty"`
@@ -1620,8 +1621,8 @@ type ChangeNodeResponse struct {
 	State NodeState `protobuf:"varint,1,opt,name=state,proto3,enum=quorate.v1.NodeState" json:"state,omitempty"`
 	// Replicas that will move.
 	Moves uint32 `protobuf:"varint,2,opt,name=moves,proto3" json:"moves,omitempty"`
-	// What an operator should know before the next step, for example that the cluster now tolerates
-	// no further failure; empty if nothing.
+	// Warning before the next step, for example that the cluster now tolerates no further failure;
+	// empty without one.
 	Warning       string `protobuf:"bytes,3,opt,name=warning,proto3" json:"warning,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1976,7 +1977,7 @@ type RotateAuthorityResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Phase: steady, trusting, trusted, signing, finishing.
 	Phase string `protobuf:"bytes,1,opt,name=phase,proto3" json:"phase,omitempty"`
-	// What it waits for.
+	// What the rotation waits for.
 	WaitsFor string `protobuf:"bytes,2,opt,name=waits_for,json=waitsFor,proto3" json:"waits_for,omitempty"`
 	// SHA-256 of the certificate that signs, hexadecimal.
 	Fingerprint string `protobuf:"bytes,3,opt,name=fingerprint,proto3" json:"fingerprint,omitempty"`

@@ -51,8 +51,7 @@ type ClusterServiceClient interface {
 	ListJoinTokens(ctx context.Context, in *ListJoinTokensRequest, opts ...grpc.CallOption) (*ListJoinTokensResponse, error)
 	// RevokeJoinToken revokes a token.
 	RevokeJoinToken(ctx context.Context, in *RevokeJoinTokenRequest, opts ...grpc.CallOption) (*RevokeJoinTokenResponse, error)
-	// GetPlan returns which replicas are where they are not wanted, and the steps
-	// that will move them.
+	// GetPlan returns the groups whose replicas have to move, and the steps that will move them.
 	GetPlan(ctx context.Context, in *GetPlanRequest, opts ...grpc.CallOption) (*GetPlanResponse, error)
 	// ChangeNode drains a node, ends the drain, or removes the node from the cluster. It answers when
 	// the change is committed; GetPlan shows the moves that follow.
@@ -63,9 +62,9 @@ type ClusterServiceClient interface {
 	// IssueCertificate signs a client certificate.
 	IssueCertificate(ctx context.Context, in *IssueCertificateRequest, opts ...grpc.CallOption) (*IssueCertificateResponse, error)
 	// RotateAuthority replaces the authority that signs certificates, in three calls. The first
-	// creates the next authority, which all nodes and clients come to trust. The second makes it
+	// creates the next authority: all nodes trust it too, and clients have to. The second makes it
 	// sign. The third, with finish set, ends the trust in the earlier one. The cluster keeps
-	// working. A call that comes too early changes nothing and answers what it waits for.
+	// working. A call that comes too early changes nothing and returns what the rotation waits for.
 	RotateAuthority(ctx context.Context, in *RotateAuthorityRequest, opts ...grpc.CallOption) (*RotateAuthorityResponse, error)
 }
 
@@ -197,8 +196,7 @@ type ClusterServiceServer interface {
 	ListJoinTokens(context.Context, *ListJoinTokensRequest) (*ListJoinTokensResponse, error)
 	// RevokeJoinToken revokes a token.
 	RevokeJoinToken(context.Context, *RevokeJoinTokenRequest) (*RevokeJoinTokenResponse, error)
-	// GetPlan returns which replicas are where they are not wanted, and the steps
-	// that will move them.
+	// GetPlan returns the groups whose replicas have to move, and the steps that will move them.
 	GetPlan(context.Context, *GetPlanRequest) (*GetPlanResponse, error)
 	// ChangeNode drains a node, ends the drain, or removes the node from the cluster. It answers when
 	// the change is committed; GetPlan shows the moves that follow.
@@ -209,9 +207,9 @@ type ClusterServiceServer interface {
 	// IssueCertificate signs a client certificate.
 	IssueCertificate(context.Context, *IssueCertificateRequest) (*IssueCertificateResponse, error)
 	// RotateAuthority replaces the authority that signs certificates, in three calls. The first
-	// creates the next authority, which all nodes and clients come to trust. The second makes it
+	// creates the next authority: all nodes trust it too, and clients have to. The second makes it
 	// sign. The third, with finish set, ends the trust in the earlier one. The cluster keeps
-	// working. A call that comes too early changes nothing and answers what it waits for.
+	// working. A call that comes too early changes nothing and returns what the rotation waits for.
 	RotateAuthority(context.Context, *RotateAuthorityRequest) (*RotateAuthorityResponse, error)
 	mustEmbedUnimplementedClusterServiceServer()
 }

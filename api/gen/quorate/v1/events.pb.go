@@ -43,7 +43,7 @@ const (
 	EventKind_EVENT_KIND_BUCKET_REMOVED EventKind = 6
 	// Refused: the limit is used up or banned, or is hard and could not be decided.
 	EventKind_EVENT_KIND_REFUSED EventKind = 7
-	// A new version of the limits came into force on this node.
+	// A new version of the limits became active on this node.
 	EventKind_EVENT_KIND_LIMITS_CHANGED EventKind = 8
 )
 
@@ -121,7 +121,7 @@ type Event struct {
 	Wait *durationpb.Duration `protobuf:"bytes,8,opt,name=wait,proto3" json:"wait,omitempty"`
 	// Reason of the decision.
 	Why Why `protobuf:"varint,9,opt,name=why,proto3,enum=quorate.v1.Why" json:"why,omitempty"`
-	// Whether it passed only because the limit is not enforced.
+	// Whether the request passed only because the limit is in shadow.
 	Shadow bool `protobuf:"varint,10,opt,name=shadow,proto3" json:"shadow,omitempty"`
 	// Whether the limit is nearly used up.
 	Near bool `protobuf:"varint,11,opt,name=near,proto3" json:"near,omitempty"`

@@ -33,7 +33,7 @@ type EventServiceClient interface {
 	// that happen within a tenth of a second are in the order of the nodes' clocks. After 15 seconds
 	// without an event, and when a node stops or resumes answering, it sends a message without an
 	// event.
-	// Errors: INVALID_ARGUMENT for an invalid filter, NOT_FOUND (no such node).
+	// Errors: INVALID_ARGUMENT for an invalid filter, NOT_FOUND for an unknown node.
 	Watch(ctx context.Context, in *WatchRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[WatchResponse], error)
 }
 
@@ -75,7 +75,7 @@ type EventServiceServer interface {
 	// that happen within a tenth of a second are in the order of the nodes' clocks. After 15 seconds
 	// without an event, and when a node stops or resumes answering, it sends a message without an
 	// event.
-	// Errors: INVALID_ARGUMENT for an invalid filter, NOT_FOUND (no such node).
+	// Errors: INVALID_ARGUMENT for an invalid filter, NOT_FOUND for an unknown node.
 	Watch(*WatchRequest, grpc.ServerStreamingServer[WatchResponse]) error
 	mustEmbedUnimplementedEventServiceServer()
 }

@@ -40,7 +40,7 @@ type Coverage struct {
 	SecondsKnown int64 `protobuf:"varint,6,opt,name=seconds_known,json=secondsKnown,proto3" json:"seconds_known,omitempty"`
 	// Nodes whose reports are incomplete, at most 16.
 	Missing []string `protobuf:"bytes,7,rep,name=missing,proto3" json:"missing,omitempty"`
-	// Since when a report is missing; absent if none is.
+	// Time from which a report is missing; absent if all have arrived.
 	MissingSince *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=missing_since,json=missingSince,proto3" json:"missing_since,omitempty"`
 	// Start of what is known, if that is later than the requested start: the cluster began then, or
 	// older history was deleted. Absent otherwise, and for answers about many limits.
@@ -417,7 +417,7 @@ func (x *HistoryPoint) GetNeedlessRefusalsAtMost() float64 {
 	return 0
 }
 
-// HistoryResponse has the points, oldest first. Seconds of which nothing is known have no point.
+// HistoryResponse has the points, oldest first. Seconds without any report have no point.
 type HistoryResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Namespace of the limit.

@@ -32,11 +32,11 @@ const (
 // the keys with the highest demand.
 type KeyServiceClient interface {
 	// GetKey returns what the leaders know of a key.
-	// Errors: NOT_FOUND (no such limit).
+	// Errors: NOT_FOUND for an unknown limit.
 	GetKey(ctx context.Context, in *GetKeyRequest, opts ...grpc.CallOption) (*GetKeyResponse, error)
 	// ResetKey resets a key to a new one's state: it fills all its tiers and drops its debt and
 	// reservations. Parents are unchanged.
-	// Errors: NOT_FOUND (no such limit).
+	// Errors: NOT_FOUND for an unknown limit.
 	ResetKey(ctx context.Context, in *ResetKeyRequest, opts ...grpc.CallOption) (*ResetKeyResponse, error)
 }
 
@@ -77,11 +77,11 @@ func (c *keyServiceClient) ResetKey(ctx context.Context, in *ResetKeyRequest, op
 // the keys with the highest demand.
 type KeyServiceServer interface {
 	// GetKey returns what the leaders know of a key.
-	// Errors: NOT_FOUND (no such limit).
+	// Errors: NOT_FOUND for an unknown limit.
 	GetKey(context.Context, *GetKeyRequest) (*GetKeyResponse, error)
 	// ResetKey resets a key to a new one's state: it fills all its tiers and drops its debt and
 	// reservations. Parents are unchanged.
-	// Errors: NOT_FOUND (no such limit).
+	// Errors: NOT_FOUND for an unknown limit.
 	ResetKey(context.Context, *ResetKeyRequest) (*ResetKeyResponse, error)
 	mustEmbedUnimplementedKeyServiceServer()
 }

@@ -575,7 +575,7 @@ type AttachResponse_Grant struct {
 }
 
 type AttachResponse_Limits struct {
-	// The limits active, always all of them.
+	// All active limits.
 	Limits *ClientLimits `protobuf:"bytes,3,opt,name=limits,proto3,oneof"`
 }
 
@@ -595,7 +595,7 @@ type AttachResponse_Goodbye struct {
 }
 
 type AttachResponse_Peers struct {
-	// Number of clients, if it has changed much.
+	// Number of clients, when it has changed much.
 	Peers *Peers `protobuf:"bytes,7,opt,name=peers,proto3,oneof"`
 }
 

@@ -32,8 +32,8 @@ type MemberServiceClient interface {
 	// Attach is one session of a process with this node. The first message in each direction
 	// identifies the sender; the stream lasts until one side ends it. A process has one session at a
 	// time: a new one ends the earlier one on the same node.
-	// Errors: INVALID_ARGUMENT for an invalid first message; RESOURCE_EXHAUSTED when the node has as
-	// many clients as it may; PERMISSION_DENIED; UNAVAILABLE while the node stops: attach to another.
+	// Errors: INVALID_ARGUMENT for an invalid first message; RESOURCE_EXHAUSTED when the node has its
+	// maximum number of clients; PERMISSION_DENIED; UNAVAILABLE while the node stops: attach to another.
 	Attach(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[AttachRequest, AttachResponse], error)
 }
 
@@ -68,8 +68,8 @@ type MemberServiceServer interface {
 	// Attach is one session of a process with this node. The first message in each direction
 	// identifies the sender; the stream lasts until one side ends it. A process has one session at a
 	// time: a new one ends the earlier one on the same node.
-	// Errors: INVALID_ARGUMENT for an invalid first message; RESOURCE_EXHAUSTED when the node has as
-	// many clients as it may; PERMISSION_DENIED; UNAVAILABLE while the node stops: attach to another.
+	// Errors: INVALID_ARGUMENT for an invalid first message; RESOURCE_EXHAUSTED when the node has its
+	// maximum number of clients; PERMISSION_DENIED; UNAVAILABLE while the node stops: attach to another.
 	Attach(grpc.BidiStreamingServer[AttachRequest, AttachResponse]) error
 	mustEmbedUnimplementedMemberServiceServer()
 }

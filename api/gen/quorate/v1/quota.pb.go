@@ -22,7 +22,7 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// Ceiling says which way a limit errs while nodes do not know everything of each other.
+// Ceiling says on which side a limit errs while nodes have not received all reports of each other.
 type Ceiling int32
 
 const (
@@ -230,7 +230,7 @@ const (
 	Kind_KIND_CALENDAR Kind = 4
 	// Window that is renewed every period, from the key's first use on.
 	Kind_KIND_PERIODIC Kind = 5
-	// Limits what is in flight at the same time.
+	// Limits the number of requests in flight at the same time.
 	Kind_KIND_CONCURRENCY Kind = 6
 )
 
@@ -407,7 +407,8 @@ const (
 	Decide_DECIDE_LOCAL Decide = 1
 	// The leader of the key's range: one hop, exact.
 	Decide_DECIDE_LEADER Decide = 2
-	// Memory where that is enough, otherwise the leader: at most one hop.
+	// In memory where that suffices, otherwise one hop: a hard limit asks the leader, a soft or
+	// durable one waits for the leader's next grant.
 	Decide_DECIDE_AUTO Decide = 3
 )
 
@@ -913,7 +914,7 @@ type Limit struct {
 	Rate string `protobuf:"bytes,3,opt,name=rate,proto3" json:"rate,omitempty"`
 	// Burst: most tokens that can pass at once.
 	Burst int64 `protobuf:"varint,4,opt,name=burst,proto3" json:"burst,omitempty"`
-	// Ceiling: which way the limit errs.
+	// Ceiling: on which side the limit errs.
 	Ceiling Ceiling `protobuf:"varint,5,opt,name=ceiling,proto3,enum=quorate.v1.Ceiling" json:"ceiling,omitempty"`
 	// Kind of the limit. kind, rate, burst, calendar and timezone are those of the first tier.
 	Kind Kind `protobuf:"varint,6,opt,name=kind,proto3,enum=quorate.v1.Kind" json:"kind,omitempty"`
@@ -925,7 +926,7 @@ type Limit struct {
 	Tiers []*Tier `protobuf:"bytes,9,rep,name=tiers,proto3" json:"tiers,omitempty"`
 	// Whether the limit counts, or admits or refuses everything.
 	Class Class `protobuf:"varint,10,opt,name=class,proto3,enum=quorate.v1.Class" json:"class,omitempty"`
-	// Number that may be in flight, for a concurrency limit.
+	// Most requests in flight at the same time, for a concurrency limit.
 	InFlight int64 `protobuf:"varint,11,opt,name=in_flight,json=inFlight,proto3" json:"in_flight,omitempty"`
 	// How long reservations and acquired places last unless renewed.
 	Lease *durationpb.Duration `protobuf:"bytes,12,opt,name=lease,proto3" json:"lease,omitempty"`
@@ -955,7 +956,8 @@ type Limit struct {
 	Idle *durationpb.Duration `protobuf:"bytes,24,opt,name=idle,proto3" json:"idle,omitempty"`
 	// HTTP requests that the limit applies to.
 	Match *Match `protobuf:"bytes,25,opt,name=match,proto3" json:"match,omitempty"`
-	// Whether counts must outlive leaders and nodes, where they do not anyway.
+	// Whether counts survive changes of leader and restarts. Those of hard limits and of windows of
+	// 10 s or more always do.
 	Durable       bool `protobuf:"varint,26,opt,name=durable,proto3" json:"durable,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1191,7 +1193,7 @@ type AllowResponse struct {
 	// How long the caller has to wait before it goes ahead; the tokens are set aside for it. Absent
 	// means not at all.
 	Wait *durationpb.Duration `protobuf:"bytes,6,opt,name=wait,proto3" json:"wait,omitempty"`
-	// Whether it passed only because the limit is not enforced.
+	// Whether the request passed only because the limit is in shadow.
 	Shadow bool `protobuf:"varint,7,opt,name=shadow,proto3" json:"shadow,omitempty"`
 	// Whether the limit is nearly used up.
 	Near bool `protobuf:"varint,8,opt,name=near,proto3" json:"near,omitempty"`
@@ -1396,7 +1398,7 @@ func (x *AllowBatchResponse) GetResults() []*AllowResult {
 	return nil
 }
 
-// AllowResult is one check's answer or its fault.
+// AllowResult is the answer to one check, or its error.
 type AllowResult struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The answer; absent if the check could not be decided.

@@ -41,7 +41,7 @@ const (
 type QuotaServiceClient interface {
 	// Allow decides one check and charges it if it passes. A refusal is a normal
 	// answer, not an error.
-	// Errors: INVALID_ARGUMENT (details name the field), NOT_FOUND (no such limit).
+	// Errors: INVALID_ARGUMENT (details name the field), NOT_FOUND for an unknown limit.
 	Allow(ctx context.Context, in *AllowRequest, opts ...grpc.CallOption) (*AllowResponse, error)
 	// AllowBatch decides up to 1000 checks in order, independently of each other. The error of one
 	// check is in its result and does not affect the others.
@@ -65,8 +65,8 @@ type QuotaServiceClient interface {
 	// to the limit's bound on debt.
 	// Errors: those of Allow.
 	Report(ctx context.Context, in *ReportRequest, opts ...grpc.CallOption) (*ReportResponse, error)
-	// Reserve sets tokens aside for up to 16 checks, all or none, until they are settled. A
-	// reservation that is not settled in time is returned.
+	// Reserve sets tokens aside for up to 16 checks, all or none, until they are settled. The
+	// tokens of a reservation that is not settled in time are returned.
 	// Errors: those of Allow; RESOURCE_EXHAUSTED when the node holds too many reservations.
 	Reserve(ctx context.Context, in *ReserveRequest, opts ...grpc.CallOption) (*ReserveResponse, error)
 	// Settle ends a reservation: it returns what was reserved and not used, except to windows that
@@ -215,7 +215,7 @@ func (c *quotaServiceClient) Release(ctx context.Context, in *ReleaseRequest, op
 type QuotaServiceServer interface {
 	// Allow decides one check and charges it if it passes. A refusal is a normal
 	// answer, not an error.
-	// Errors: INVALID_ARGUMENT (details name the field), NOT_FOUND (no such limit).
+	// Errors: INVALID_ARGUMENT (details name the field), NOT_FOUND for an unknown limit.
 	Allow(context.Context, *AllowRequest) (*AllowResponse, error)
 	// AllowBatch decides up to 1000 checks in order, independently of each other. The error of one
 	// check is in its result and does not affect the others.
@@ -239,8 +239,8 @@ type QuotaServiceServer interface {
 	// to the limit's bound on debt.
 	// Errors: those of Allow.
 	Report(context.Context, *ReportRequest) (*ReportResponse, error)
-	// Reserve sets tokens aside for up to 16 checks, all or none, until they are settled. A
-	// reservation that is not settled in time is returned.
+	// Reserve sets tokens aside for up to 16 checks, all or none, until they are settled. The
+	// tokens of a reservation that is not settled in time are returned.
 	// Errors: those of Allow; RESOURCE_EXHAUSTED when the node holds too many reservations.
 	Reserve(context.Context, *ReserveRequest) (*ReserveResponse, error)
 	// Settle ends a reservation: it returns what was reserved and not used, except to windows that

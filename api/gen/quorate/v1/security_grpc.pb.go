@@ -46,7 +46,7 @@ type SecurityServiceClient interface {
 	// Errors: NOT_FOUND for an unknown role.
 	SetBinding(ctx context.Context, in *SetBindingRequest, opts ...grpc.CallOption) (*SetBindingResponse, error)
 	// DeleteBinding revokes a role or permissions.
-	// Errors: NOT_FOUND (no such binding), FAILED_PRECONDITION (it is in the settings of a node).
+	// Errors: NOT_FOUND for an unknown binding, FAILED_PRECONDITION for one in the settings of a node.
 	DeleteBinding(ctx context.Context, in *DeleteBindingRequest, opts ...grpc.CallOption) (*DeleteBindingResponse, error)
 	// ListBindings returns the bindings of the cluster, and those in the settings of the answering
 	// node.
@@ -56,11 +56,11 @@ type SecurityServiceClient interface {
 	// ListTokens returns the tokens, without their secrets.
 	ListTokens(ctx context.Context, in *ListTokensRequest, opts ...grpc.CallOption) (*ListTokensResponse, error)
 	// RevokeToken revokes a token.
-	// Errors: NOT_FOUND (no such token).
+	// Errors: NOT_FOUND for an unknown token.
 	RevokeToken(ctx context.Context, in *RevokeTokenRequest, opts ...grpc.CallOption) (*RevokeTokenResponse, error)
 	// ListAuditEntries returns entries of the audit logs of all nodes, newest first. The answer names
 	// the nodes that did not answer.
-	// Errors: INVALID_ARGUMENT for an invalid filter, NOT_FOUND (no such node).
+	// Errors: INVALID_ARGUMENT for an invalid filter, NOT_FOUND for an unknown node.
 	ListAuditEntries(ctx context.Context, in *ListAuditEntriesRequest, opts ...grpc.CallOption) (*ListAuditEntriesResponse, error)
 }
 
@@ -178,7 +178,7 @@ type SecurityServiceServer interface {
 	// Errors: NOT_FOUND for an unknown role.
 	SetBinding(context.Context, *SetBindingRequest) (*SetBindingResponse, error)
 	// DeleteBinding revokes a role or permissions.
-	// Errors: NOT_FOUND (no such binding), FAILED_PRECONDITION (it is in the settings of a node).
+	// Errors: NOT_FOUND for an unknown binding, FAILED_PRECONDITION for one in the settings of a node.
 	DeleteBinding(context.Context, *DeleteBindingRequest) (*DeleteBindingResponse, error)
 	// ListBindings returns the bindings of the cluster, and those in the settings of the answering
 	// node.
@@ -188,11 +188,11 @@ type SecurityServiceServer interface {
 	// ListTokens returns the tokens, without their secrets.
 	ListTokens(context.Context, *ListTokensRequest) (*ListTokensResponse, error)
 	// RevokeToken revokes a token.
-	// Errors: NOT_FOUND (no such token).
+	// Errors: NOT_FOUND for an unknown token.
 	RevokeToken(context.Context, *RevokeTokenRequest) (*RevokeTokenResponse, error)
 	// ListAuditEntries returns entries of the audit logs of all nodes, newest first. The answer names
 	// the nodes that did not answer.
-	// Errors: INVALID_ARGUMENT for an invalid filter, NOT_FOUND (no such node).
+	// Errors: INVALID_ARGUMENT for an invalid filter, NOT_FOUND for an unknown node.
 	ListAuditEntries(context.Context, *ListAuditEntriesRequest) (*ListAuditEntriesResponse, error)
 	mustEmbedUnimplementedSecurityServiceServer()
 }

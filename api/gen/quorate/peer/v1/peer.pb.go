@@ -4740,7 +4740,7 @@ func (x *CallSecurityResult) GetFault() string {
 	return ""
 }
 
-// CallGone notifies the receiver that it holds nothing any more and is no longer a member.
+// CallGone notifies the receiver that it holds no replicas and is no longer a member.
 type CallGone struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -5329,7 +5329,7 @@ type CallSetLimitsResult struct {
 	Info []byte `protobuf:"bytes,3,opt,name=info,proto3" json:"info,omitempty"`
 	// Why nothing was changed, if not for one of the reasons below.
 	Fault string `protobuf:"bytes,4,opt,name=fault,proto3" json:"fault,omitempty"`
-	// The limits were changed by somebody else.
+	// Another caller changed the limits first.
 	Conflict *LimitsConflict `protobuf:"bytes,5,opt,name=conflict,proto3" json:"conflict,omitempty"`
 	// The version to restore is not in the history.
 	Unknown       *LimitsUnknown `protobuf:"bytes,6,opt,name=unknown,proto3" json:"unknown,omitempty"`
