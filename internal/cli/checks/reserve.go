@@ -18,9 +18,9 @@ func NewReserveCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "reserve NAMESPACE/LIMIT KEY",
 		Short: "Reserve tokens, to be settled",
-		Long: `Reserve tokens until "quorate settle" reports how many were used. A reservation
-that is not settled in time counts as used. The first line of the output is the
-handle.
+		Long: `Reserve tokens until "quorate settle" reports how many were used. If a
+reservation is not settled in time, its tokens are returned. The first line of
+the output is the handle.
 
 Exit code 0 means reserved, 1 refused.`,
 		Example: `  quorate reserve api/per_tenant acme --cost 50 --ttl 1m
