@@ -215,7 +215,7 @@ func TestInWords(t *testing.T) {
 	}
 	for text, want := range map[string]string{
 		"unexpected HTTP status code received from server: 404 (Not Found); transport: received unexpected content-type \"text/plain\"":                "is HTTP, not gRPC: use the gRPC port, 7412 by default",
-		"connection error: desc = \"error reading server preface: EOF\"":                                                                               "connection error: desc = \"error reading server preface: EOF\"; if the nodes use TLS, give WithTLSDir",
+		"connection error: desc = \"error reading server preface: EOF\"":                                                                               "error reading server preface: EOF; if the nodes use TLS, give WithTLSDir",
 		"connection error: desc = \"transport: authentication handshake failed: credentials: cannot check peer: missing selected ALPN property\"":      "is a port with TLS and without gRPC, such as that for peers: use the gRPC port, 7412 by default",
 		"connection error: desc = \"transport: authentication handshake failed: tls: first record does not look like a TLS handshake\"":                "is a port without TLS: use the gRPC port, 7412 by default, or leave out WithTLSDir if the nodes use no TLS",
 		"connection error: desc = \"error reading server preface: http2: frame too large, note that the frame header looked like an HTTP/1.1 header\"": "is HTTP, not gRPC: use the gRPC port, 7412 by default",

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"google.golang.org/grpc/status"
+
+	"github.com/quorate/quorate/internal/phrase"
 )
 
 // stats are the counters of a client.
@@ -59,9 +61,9 @@ func inWords(text string) string {
 	case has("first record does not look like a TLS handshake"):
 		return "is a port without TLS: use the gRPC port, 7412 by default, or leave out WithTLSDir if the nodes use no TLS"
 	case has("connection error") && (has("EOF") || has("reset")):
-		return text + "; if the nodes use TLS, give WithTLSDir"
+		return phrase.Connection(text) + "; if the nodes use TLS, give WithTLSDir"
 	}
-	return text
+	return phrase.Connection(text)
 }
 
 // lastError returns why the last attempt to attach failed.

@@ -27,11 +27,11 @@ var byName = map[string]*command{}
 
 func init() {
 	commands = []*command{
-		{name: "auth", least: 1, most: 2, summary: "says who calls, by a bearer token", serve: (*conn).auth},
-		{name: throttleName, least: 4, most: 5, key: 1, summary: "asks a bucket that the call describes for tokens", usage: "key max_burst count_per_period period [quantity]", serve: (*conn).throttle},
-		{name: "client", least: 1, most: maxArgs, summary: "says something of the connection", serve: (*conn).client},
+		{name: "auth", least: 1, most: 2, summary: "authenticates the connection with a bearer token", serve: (*conn).auth},
+		{name: throttleName, least: 4, most: 5, key: 1, summary: "takes tokens from a bucket that the arguments describe", usage: "key max_burst count_per_period period [quantity]", serve: (*conn).throttle},
+		{name: "client", least: 1, most: maxArgs, summary: "names and describes the connection", serve: (*conn).client},
 		{name: "command", least: 0, most: maxArgs, summary: "lists the commands", serve: (*conn).command},
-		{name: "discard", now: true, summary: "forgets the commands since MULTI", serve: (*conn).discard},
+		{name: "discard", now: true, summary: "drops the commands since MULTI", serve: (*conn).discard},
 		{name: "echo", least: 1, most: 1, summary: "answers with its argument", serve: func(c *conn, args [][]byte) { c.bytes(args[0]) }},
 		{name: "exec", now: true, summary: "runs the commands since MULTI", serve: (*conn).exec},
 		{name: "hello", least: 0, most: maxArgs, summary: "chooses the version of the protocol", serve: (*conn).hello},
@@ -39,7 +39,7 @@ func init() {
 		{name: "multi", now: true, summary: "begins a transaction: the commands up to EXEC run one after the other", serve: (*conn).multi},
 		{name: "ping", least: 0, most: 1, summary: "answers PONG", serve: (*conn).ping},
 		{name: "quit", least: 0, most: maxArgs, now: true, summary: "closes the connection", serve: (*conn).quit},
-		{name: allowName, least: 3, most: 4, key: 3, summary: "asks a bucket of a limit for tokens", usage: "namespace limit key [cost]", serve: (*conn).allow},
+		{name: allowName, least: 3, most: 4, key: 3, summary: "takes tokens of a limit for a key", usage: "namespace limit key [cost]", serve: (*conn).allow},
 		{name: "select", least: 1, most: 1, summary: "chooses a database; only 0 exists", serve: (*conn).selectDB},
 		{name: "unwatch", summary: "ends WATCH, which has no effect", serve: (*conn).unwatch},
 		{name: "watch", least: 1, most: maxArgs, now: true, summary: "has no effect: there are no values that could change", serve: (*conn).watch},
@@ -90,7 +90,7 @@ func (c *conn) answer(args [][]byte) {
 	switch n := len(args) - 1; {
 	case cmd == nil:
 		c.spoil()
-		c.invalid("ERR unknown command '%s' (nodes store no values); known: %s", clip(args[0]), names())
+		c.invalid("ERR unknown command '%s' (nodes store no values: call QUORATE.ALLOW or CL.THROTTLE); known: %s", clip(args[0]), names())
 		// A typed line that is not a command comes from another protocol, such as HTTP: the rest is
 		// not meant for this server.
 		c.done = c.done || c.in.line

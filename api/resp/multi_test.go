@@ -31,7 +31,7 @@ func TestTransaction(t *testing.T) {
 		{"discarded", array("MULTI") + throttle + array("DISCARD") + throttle, "+OK\r\n" + queued + "+OK\r\n" + ok, 1, "ok ok allowed ok"},
 		{"two of them", strings.Repeat(array("MULTI")+throttle+array("EXEC"), 2), strings.Repeat("+OK\r\n"+queued+"*1\r\n"+ok, 2), 2, "ok allowed ok ok allowed ok ok"},
 		{"an error when it runs", array("MULTI") + array("CL.THROTTLE", "k", "x", "1", "1") + throttle + array("EXEC"), "+OK\r\n" + queued + queued + "*2\r\n-ERR max_burst: x; must be 0 to 4398046511103\r\n" + ok, 1, "ok invalid allowed ok ok"},
-		{"an unknown command", array("MULTI") + throttle + array("GET", "x") + throttle + array("EXEC") + throttle, "+OK\r\n" + queued + "-ERR unknown command 'GET' (nodes store no values); known: " + names() + "\r\n" + queued + abort + ok, 1, "ok invalid invalid allowed ok"},
+		{"an unknown command", array("MULTI") + throttle + array("GET", "x") + throttle + array("EXEC") + throttle, "+OK\r\n" + queued + "-ERR unknown command 'GET' (nodes store no values: call QUORATE.ALLOW or CL.THROTTLE); known: " + names() + "\r\n" + queued + abort + ok, 1, "ok invalid invalid allowed ok"},
 		{"wrong number of arguments", array("MULTI") + throttle + array("ECHO") + array("EXEC"), "+OK\r\n" + queued + "-ERR wrong number of arguments for 'echo' command\r\n" + abort, 0, "ok invalid invalid ok"},
 		{"nested", array("MULTI") + throttle + array("MULTI") + array("WATCH", "k") + array("EXEC"), "+OK\r\n" + queued + "-ERR MULTI calls can not be nested\r\n-ERR WATCH inside MULTI is not allowed\r\n*1\r\n" + ok, 1, "ok invalid invalid allowed ok ok"},
 		{"no MULTI", array("EXEC") + array("DISCARD"), "-ERR EXEC without MULTI\r\n-ERR DISCARD without MULTI\r\n", 0, "invalid invalid ok"},

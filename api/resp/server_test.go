@@ -63,7 +63,7 @@ func TestPipeline(t *testing.T) {
 		fmt.Fprintf(&want, "$%d\r\n%s\r\n", len(text), text)
 		if i%500 == 0 {
 			in.WriteString("ECHO typed\r\n" + array("GET", "x"))
-			fmt.Fprintf(&want, "$5\r\ntyped\r\n-ERR unknown command 'GET' (nodes store no values); known: %s\r\n", names())
+			fmt.Fprintf(&want, "$5\r\ntyped\r\n-ERR unknown command 'GET' (nodes store no values: call QUORATE.ALLOW or CL.THROTTLE); known: %s\r\n", names())
 		}
 	}
 	if got := say(t, New(&fakeNode{}, Options{}), in.String()+array("QUIT")); got != want.String()+"+OK\r\n" {

@@ -57,7 +57,7 @@ func (c *conn) hello(args [][]byte) {
 		case "2", "3":
 			three = args[0][0] == '3'
 		default:
-			c.invalid("NOPROTO unsupported protocol version %s; there are 2 and 3", clip(args[0]))
+			c.invalid("NOPROTO unsupported protocol version %s; supported: 2 and 3", clip(args[0]))
 			return
 		}
 		args = args[1:]

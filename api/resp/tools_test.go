@@ -82,7 +82,7 @@ func TestRedisCLI(t *testing.T) {
 	want := []string{
 		"PONG", "1 1 0 1000 estimate few", "0 1 -1 0 over_burst few", "1 0 0 2000 estimate few", "0 0 1000 2000 over_limit few",
 		"0 2 1 -1 60", "1 2 1 60 60", "0 2 0 -1 120", "1 2 0 60 120", "0 2 0 -1 120",
-		"ERR unknown command 'GET' (nodes store no values); known: " + names(), "", "NOLIMIT unknown limit web/none; namespace \"web\" has: few", "",
+		"ERR unknown command 'GET' (nodes store no values: call QUORATE.ALLOW or CL.THROTTLE); known: " + names(), "", "NOLIMIT unknown limit web/none; namespace \"web\" has: few", "",
 	}
 	for _, version := range []string{"-2", "-3"} {
 		s.node = newSole(t, few) // nobody is connected

@@ -177,7 +177,7 @@ func (e *watcher) follow(ctx context.Context, addrs []string) error {
 			}
 			last = err
 			if ok {
-				fmt.Fprintf(e.messages, "quorate: %s: the connection is lost: %s\n", addr, status.Convert(err).Message())
+				fmt.Fprintf(e.messages, "quorate: %s: the connection is lost: %s\n", addr, phrase.Connection(status.Convert(err).Message()))
 				break
 			}
 		}

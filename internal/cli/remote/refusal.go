@@ -142,6 +142,7 @@ const wantsGRPC = "--addr needs a gRPC port, 7412 by default"
 func (t *Targets) NoneAnswers(addrs []string, last error) error {
 	text, list := status.Convert(last).Message(), strings.Join(addrs, ", ")
 	has := func(part string) bool { return strings.Contains(text, part) }
+	cause := phrase.Connection(text)
 	secure := t.TLSDirectory()
 	switch wrong := WrongPort(last); {
 	case wrong == noTLS:
@@ -149,9 +150,9 @@ func (t *Targets) NoneAnswers(addrs []string, last error) error {
 	case wrong != "":
 		return exit.Errorf(exit.Unreachable, "%s is %s: %s", list, wrong, wantsGRPC)
 	case secure == "" && has("connection error") && (has("EOF") || has("reset")):
-		return exit.Errorf(exit.Unreachable, "the nodes at %s close every connection: %s\nIf this is their port for peers, use the gRPC port, 7412 by default. If they use TLS, name a directory of credentials with --tls-dir or QUORATE_TLS_DIR: %s", list, text, firstCertificate)
+		return exit.Errorf(exit.Unreachable, "the nodes at %s close every connection: %s\nIf this is their port for peers, use the gRPC port, 7412 by default. If they use TLS, name a directory of credentials with --tls-dir or QUORATE_TLS_DIR: %s", list, cause, firstCertificate)
 	case secure != "" && has("than those trusted here"):
-		return exit.Errorf(exit.Unreachable, "the nodes at %s are not those that %s trusts: %s\nThe addresses or the directory belong to another cluster, or the cluster's authority was replaced: then get its ca.crt with \"quorate ca status --trust-out FILE\" on a machine that trusts it", list, secure, text)
+		return exit.Errorf(exit.Unreachable, "the nodes at %s are not those that %s trusts: %s\nThe addresses or the directory belong to another cluster, or the cluster's authority was replaced: then get its ca.crt with \"quorate ca status --trust-out FILE\" on a machine that trusts it", list, secure, cause)
 	}
 	if s := t.store.Load(); s != nil {
 		if why := s.WhyRefused(text); why != "" {
@@ -159,7 +160,7 @@ func (t *Targets) NoneAnswers(addrs []string, last error) error {
 		}
 	}
 	if status.Code(last) == codes.DeadlineExceeded {
-		return exit.Errorf(exit.Unreachable, "no answer from %s in time: %s\n\"quorate status\" says which nodes answer, and whether there are leaders", list, text)
+		return exit.Errorf(exit.Unreachable, "no answer from %s in time: %s\n\"quorate status\" says which nodes answer, and whether there are leaders", list, cause)
 	}
-	return exit.Errorf(exit.Unreachable, "no node answers at %s: %s\nStart a cluster with \"quorate dev\", or give its address with --addr, --base-port, --context or "+AddrVariable, list, text)
+	return exit.Errorf(exit.Unreachable, "no node answers at %s: %s\nStart a cluster with \"quorate dev\", or give its address with --addr, --base-port, --context or "+AddrVariable, list, cause)
 }
