@@ -237,7 +237,7 @@ func sentence(s string) string {
 }
 
 func whatIfChart(res *quoratev1.WhatIfResponse) Chart {
-	c := Chart{ID: "whatif", Title: "Tokens a second: asked for, and refused", Unit: "/s", Height: 220, Series: []Series{
+	c := Chart{ID: "whatif", Title: "Tokens a second: requested, and refused", Unit: "/s", Height: 220, Series: []Series{
 		{Name: "asked", Color: 1, Fill: true}, {Name: "refused then", Color: 5}, {Name: "would be refused, at least", Color: 2}, {Name: "at most", Color: 4, Dash: true},
 	}}
 	if res.Basis == quoratev1.Basis_BASIS_KEYS {

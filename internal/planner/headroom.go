@@ -153,14 +153,14 @@ func ofKeys(out *quoratev1.LimitHeadroom, l *quota.Limit, u *history.UsedLimit, 
 		peak = inTokens(k.peak.Attempted) / capacity(l, int(k.peak.Seconds))
 	}
 	if peak <= out.Saturation {
-		return fmt.Sprintf("the busiest key %q asked for %.0f%% of its limit", apierr.Clip(out.BusiestKey), 100*out.Saturation)
+		return fmt.Sprintf("the busiest key %q requested %.0f%% of its limit", apierr.Clip(out.BusiestKey), 100*out.Saturation)
 	}
 	part := "minute"
 	if k.peak.Seconds >= 3600 {
 		part = "hour"
 	}
 	out.BusiestKey, out.Saturation = k.peak.Key, peak
-	return fmt.Sprintf("key %q asked for %.0f%% of its limit in the busiest %s", apierr.Clip(out.BusiestKey), 100*peak, part)
+	return fmt.Sprintf("key %q requested %.0f%% of its limit in the busiest %s", apierr.Clip(out.BusiestKey), 100*peak, part)
 }
 
 // maxPeriods bounds the periods of a tier that ofPeriods examines one by one: each takes a read of every range.
@@ -196,7 +196,7 @@ func (s *Planner) ofPeriods(ctx context.Context, out *quoratev1.LimitHeadroom, l
 			}
 			if full := inTokens(a.Keys[0].Attempted) / max(1, passes(&tier, int(span))); full > out.Saturation {
 				out.Saturation, out.BusiestKey = full, a.Keys[0].Key
-				text = fmt.Sprintf("key %q asked for %.0f%% of its limit in %v", apierr.Clip(out.BusiestKey), 100*full, time.Duration(span)*time.Second)
+				text = fmt.Sprintf("key %q requested %.0f%% of its limit in %v", apierr.Clip(out.BusiestKey), 100*full, time.Duration(span)*time.Second)
 			}
 			if out.Saturation >= 1 {
 				return text, nil

@@ -70,7 +70,7 @@ func (s *Planner) noisyIn(ctx context.Context, name quota.LimitName, t stretch, 
 		out.Statements = append(out.Statements, fmt.Sprintf("no key had %d times the median demand of %d tokens", times, out.Median))
 	}
 	if keys.Rest > 0 {
-		out.Statements = append(out.Statements, fmt.Sprintf("the median is of the %d busiest keys; each other key asked for at most %d tokens", len(keys.Keys), keys.Rest.Tokens()))
+		out.Statements = append(out.Statements, fmt.Sprintf("the median is of the %d busiest keys; each other key requested at most %d tokens", len(keys.Keys), keys.Rest.Tokens()))
 	}
 	if text := incomplete(out.Coverage); text != "" {
 		out.Statements = append(out.Statements, text)
@@ -101,7 +101,7 @@ func noisyKey(k *history.KeyTotal, total *history.Point, median quota.Units, par
 		out.RefusedPart = min(1, float64(refused)/float64(total.Refused()))
 	}
 	others := max(0, total.Refused()-refused).Tokens()
-	out.Statement = fmt.Sprintf("asked for %.0f%% of all demand, %.0f times the median, and was refused %d tokens", 100*out.DemandPart, out.TimesMedian, out.Use.Refused)
+	out.Statement = fmt.Sprintf("requested %.0f%% of all demand, %.0f times the median, and was refused %d tokens", 100*out.DemandPart, out.TimesMedian, out.Use.Refused)
 	switch {
 	case parent == "":
 		out.Statement += "; it took nothing from other keys, which have separate buckets"

@@ -175,7 +175,7 @@ func (d *reportData) text(b *strings.Builder) {
 		}
 		fmt.Fprintf(b, "\n%s\n%s\n", title, strings.Repeat("-", len(title)))
 		for _, r := range list {
-			fmt.Fprintf(b, "%-32s %-20s asked for %s, at most %s\n    %s\n", r.Limit, r.Rule, r.Asked, r.Peak, r.Statement)
+			fmt.Fprintf(b, "%-32s %-20s demand %s, at most %s\n    %s\n", r.Limit, r.Rule, r.Asked, r.Peak, r.Statement)
 		}
 	}
 	rows("The fullest", d.Fullest)

@@ -108,7 +108,7 @@ func sameContent(cmd *cobra.Command, t *remote.Targets, who Identity, req *quora
 	if maps.Equal(policiesFrom(there.Config), policiesFrom(req.Config)) {
 		return nil
 	}
-	return exit.Errorf(exit.Conflict, "%s is there already with other policies, loaded by %s at %s; a loaded version is never changed, give another one",
+	return exit.Errorf(exit.Conflict, "%s exists with other policies, loaded by %s at %s; a loaded version never changes: choose another",
 		configWord(res.Id), render.OrDash(there.By), render.When(there.LoadedAt))
 }
 

@@ -121,7 +121,7 @@ func (e *keyStanding) print(p *render.Page, limit, key string) {
 	for _, k := range e.key.Counters {
 		line("rule", "%s", k.Namespace+"/"+k.Limit+" for "+phrase.Show(k.Key)+": "+limits.RuleText(k.Rule)+ceilingText(k.Rule)+unenforced(k.Rule))
 		line("level", "%s", levelText(k))
-		line("counted", "%d admitted, %d refused since leader %s first saw it; %.1f/s asked now", k.Admitted, k.Refused, render.OrDash(k.Leader), k.Demand)
+		line("counted", "%d admitted, %d refused since leader %s first saw it; %.1f/s requested now", k.Admitted, k.Refused, render.OrDash(k.Leader), k.Demand)
 	}
 	if o := e.key.Override; o != nil {
 		line("override", "%s", limits.OverrideText(o))

@@ -54,7 +54,7 @@ type latencyReport struct {
 // admissionReport compares the admitted tokens with what the limit admits.
 type admissionReport struct {
 	Tokens      int64   `json:"tokens"`       // admitted
-	LimitTokens int64   `json:"limit_tokens"` // burst + rate x elapsed, at most what was asked for, summed over all keys
+	LimitTokens int64   `json:"limit_tokens"` // burst + rate x elapsed, at most what was attempted, summed over all keys
 	Pct         float64 `json:"pct"`          // of limit_tokens
 	OverTokens  int64   `json:"over_tokens"`  // beyond the limit, summed over all keys
 	WorstKey    string  `json:"worst_key,omitempty"`

@@ -96,7 +96,7 @@ func printHeadroom(p *render.Page, res *quoratev1.HeadroomResponse) {
 		}
 		tbl.Row(h.Namespace+"/"+h.Limit, rule, render.Part(h.Saturation), second, rateCell(h.Use.GetPeak()), rateCell(h.Use.GetMean()), render.Part(h.RefusedPart), h.Statement)
 	}
-	p.TableOr(tbl, "no limit was asked for")
+	p.TableOr(tbl, "no limit had demand in this time")
 }
 
 // bar draws a fraction of 1 as ten characters.
@@ -183,7 +183,7 @@ func printWhatIf(p *render.Page, res *quoratev1.WhatIfResponse, csv bool) {
 
 // outcomes prints the outcomes of the current rule and of another one for the same demand.
 func outcomes(p *render.Page, now, next *quoratev1.WhatIfOutcome, name string) {
-	tbl := render.NewTable("", "RULE", "ASKED FOR", "WOULD BE REFUSED", "LIKELY", "SURE")
+	tbl := render.NewTable("", "RULE", "ATTEMPTED", "WOULD BE REFUSED", "LIKELY", "SURE")
 	for _, r := range []struct {
 		name string
 		o    *quoratev1.WhatIfOutcome
@@ -357,7 +357,7 @@ func printNoisy(p *render.Page, res *quoratev1.NoisyResponse) {
 	}
 	p.TableOr(tbl, "")
 	if res.Known > 2 { // otherwise a remark says how few there are
-		fmt.Fprintf(p, "%d keys are known, the median was asked for %d tokens\n", res.Known, res.Median)
+		fmt.Fprintf(p, "%d keys are known; the median key attempted %d tokens\n", res.Known, res.Median)
 	}
 	if len(res.Statements) > 0 {
 		bullets(p, res.Statements)

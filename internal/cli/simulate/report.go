@@ -166,7 +166,7 @@ func simTable(b *strings.Builder, sc *scenario.Scenario, rs []*simResult) error 
 	gap := func() {
 		tbl.Row(slices.Repeat([]any{""}, len(rs)+2)...)
 	}
-	row("attempted", "tokens that were asked for", func(o *scenario.Summary) any { return o.Attempted })
+	row("attempted", "tokens that were requested", func(o *scenario.Summary) any { return o.Attempted })
 	row("admitted", "tokens that passed", func(o *scenario.Summary) any { return o.Admitted })
 	row("ideal admitted", "by one limiter that sees the same requests", func(o *scenario.Summary) any { return o.Ideal })
 	gap()

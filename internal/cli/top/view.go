@@ -212,7 +212,7 @@ const helpText = `quorate top: the busiest limits and keys
   < >      sort by another column      /     filter names by prefix
   p        pause, or continue          q     quit
 
-Of limits: tokens per second asked for, admitted and refused, since the screen before;
+Of limits: tokens per second requested, admitted and refused, since the screen before;
 in all, since the nodes started: refused, OVER admitted, NEEDLESS refusals (at least-at most), the
 WORST excess of a key, and its stated BOUND. Requests refused by a limit in shadow, or off,
 pass; a limit with 25% is enforced for that share of its keys.

@@ -119,7 +119,7 @@ var families = []struct {
 	name, help string
 	value      func(*Row) string // returns "" if the value is unknown
 }{
-	{"quorate_history_attempted_tokens", "Tokens asked for in the point.", func(r *Row) string { return strconv.FormatInt(r.Attempted, 10) }},
+	{"quorate_history_attempted_tokens", "Tokens requested in the point.", func(r *Row) string { return strconv.FormatInt(r.Attempted, 10) }},
 	{"quorate_history_admitted_tokens", "Tokens admitted in the point.", func(r *Row) string { return strconv.FormatInt(r.Admitted, 10) }},
 	{"quorate_history_refused_tokens", "Tokens refused in the point.", func(r *Row) string { return strconv.FormatInt(r.Refused, 10) }},
 	{"quorate_history_demand_peak_tokens_per_second", "The highest demand of a second.", func(r *Row) string { return known(r.Peak) }},
