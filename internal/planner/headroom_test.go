@@ -33,7 +33,7 @@ func TestHeadroomRows(t *testing.T) {
 	want := `shadow 1.50 0.33 in 99 of 100 seconds, demand was at most 150% of the refill; in the highest, 150%; 33.3% would have been refused, but passed: the limit is not enforced
 login 0.80 0.00 in 99 of 100 seconds, demand was at most 80% of the refill; in the highest, 80%; 0% was refused
 window 0.60 0.00 demand in its fullest window was 60% of the limit, on average 60%; 0% was refused
-keys 0.40 0.00 the busiest key "a" asked for 40% of its limit; 0% was refused
+keys 0.40 0.00 the busiest key "a" requested 40% of its limit; 0% was refused
 gone 0.00 0.00 this limit was removed; 0% was refused
 `
 	if got != want {
@@ -69,9 +69,9 @@ func TestHeadroomPeaks(t *testing.T) {
 		got += fmt.Sprintf("%s %.2f %s: %s\n", h.Limit, h.Saturation, h.BusiestKey, h.Statement)
 	}
 	want := `window 0.90 *: demand in its fullest window was 90% of the limit, on average 1%; 0% was refused
-keys 0.80 once: key "once" asked for 80% of its limit in the busiest minute; 0% was refused
-daily 0.80 a: the busiest key "a" asked for 80% of its limit; 0% was refused
-slow 0.60 once: key "once" asked for 60% of its limit in the busiest minute; 0% was refused
+keys 0.80 once: key "once" requested 80% of its limit in the busiest minute; 0% was refused
+daily 0.80 a: the busiest key "a" requested 80% of its limit; 0% was refused
+slow 0.60 once: key "once" requested 60% of its limit in the busiest minute; 0% was refused
 `
 	if got != want {
 		t.Errorf("got\n%swant\n%s", got, want)

@@ -14,6 +14,7 @@ import (
 	"github.com/quorate/quorate/api/apierr"
 	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
 	"github.com/quorate/quorate/internal/history"
+	"github.com/quorate/quorate/internal/phrase"
 	"github.com/quorate/quorate/internal/quota"
 )
 
@@ -157,18 +158,13 @@ func grouped(n int64) string {
 	return text
 }
 
-// Asked states how many limits were asked.
-func (d *reportData) Asked() string {
-	if d.Limits == 1 {
-		return "1 limit was asked"
-	}
-	return fmt.Sprintf("%d limits were asked", d.Limits)
-}
+// Asking states how many limits had a demand.
+func (d *reportData) Asking() string { return phrase.Plural(d.Limits, "limit") + " had a demand" }
 
 // text writes the report as plain text, for a terminal or a mail.
 func (d *reportData) text(b *strings.Builder) {
 	fmt.Fprintf(b, "Limits of %s, %s to %s UTC\n\n", d.Title, d.From, d.To)
-	fmt.Fprintf(b, "%s for %s tokens; %s were refused.\n%s\n", d.Asked(), d.Attempted, d.Refused, d.Coverage)
+	fmt.Fprintf(b, "%s of %s tokens; %s were refused.\n%s\n", d.Asking(), d.Attempted, d.Refused, d.Coverage)
 	rows := func(title string, list []reportRow) {
 		if len(list) == 0 {
 			return

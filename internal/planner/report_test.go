@@ -56,7 +56,7 @@ func TestReportOfMany(t *testing.T) {
 	}
 	p.Ask("web/dark", "*", time.Hour, 15)
 	res, err := newPlannerOf(p).Report(t.Context(), &quoratev1.RateServiceReportRequest{Namespace: "web"})
-	if want := "251 limits were asked for 5,015 tokens; 2,500 (49.9%) were refused."; err != nil || !strings.Contains(res.Content, want) {
+	if want := "251 limits had a demand of 5,015 tokens; 2,500 (49.9%) were refused."; err != nil || !strings.Contains(res.Content, want) {
 		t.Errorf("no %q: %v, %v", want, res, err)
 	}
 }
