@@ -128,7 +128,7 @@ func (m *member) receive(at *session, hello *quoratev1.AttachRequest) {
 	if over.err = err; err != nil {
 		return
 	}
-	_ = s.Send(hello) // what is wrong with it, Recv says
+	_ = s.Send(hello) // Recv returns its error
 	m.work.Go(func() { at.transmit(s) })
 	for first := true; ; first = false {
 		msg, err := s.Recv()
@@ -265,9 +265,9 @@ func (m *member) ended(now quota.Time, at *session, complete bool, err error) {
 	case m.attached.Load():
 		m.attached.Store(nil)
 		m.lonely = now
-		m.agg.Load().SetPeers(0) // there is nobody to ask
+		m.agg.Load().SetPeers(0) // there is no node to ask
 		if complete {
-			m.parting = nil // it has heard everything
+			m.parting = nil // the node has received everything
 		}
 		m.stats.lost.Add(1)
 		m.wait.NotifyAll()

@@ -81,7 +81,7 @@ func (m *member) decide(ctx context.Context, agg *aggregator.Aggregator, p *pool
 	for p.Need == aggregator.Grant {
 		ok = m.awaitGrant(ctx, agg, p, deadline)
 	}
-	if p.Need == aggregator.Leader && m.attached.Load() == nil { // memory is all that there is
+	if p.Need == aggregator.Leader && m.attached.Load() == nil { // only this process can decide
 		p.Alone = true
 		ok = agg.Decide(m.clock.now, &p.Call)
 	}

@@ -311,7 +311,7 @@ func (n *fakeMember) limitsMessage() *quoratev1.AttachResponse {
 	return &quoratev1.AttachResponse{Body: &quoratev1.AttachResponse_Limits{Limits: &quoratev1.ClientLimits{Version: n.version, Limits: limitproto.EncodeLimits(n.cluster.limits)}}}
 }
 
-// member1 names a session as a separate member, with which counters begin anew.
+// member1 names a session as a separate member, with which counters begin again.
 func member1(client quota.NodeID, term quota.Term) quota.NodeID {
 	return quota.NodeID(fmt.Sprintf("%s.%d", client, term))
 }

@@ -14,7 +14,7 @@ import (
 
 // TestRefusalsWithoutLeader checks the refusals of a hard limit that is nearly full while its range has no leader. They
 // have the reason failover, and a retry time about when the election is over, or later if it takes longer. Around the
-// election, a node that hears of the new leader before it gets a grant from it may briefly refuse as over the limit:
+// election, a node that learns of the new leader before it gets a grant from it may briefly refuse as over the limit:
 // fewer than one in a hundred checks.
 func TestRefusalsWithoutLeader(t *testing.T) {
 	testspeed.Full(t)

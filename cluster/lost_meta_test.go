@@ -10,7 +10,7 @@ import (
 )
 
 // TestMajorityLostIsSaid checks that a node that led the meta group and is alone reports that the meta
-// group has no leader, and goes on deciding.
+// group has no leader, and continues to decide.
 func TestMajorityLostIsSaid(t *testing.T) {
 	testspeed.Full(t)
 	c := newThreeNodes(t, 2)

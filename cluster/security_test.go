@@ -9,7 +9,7 @@ import (
 	"github.com/quorate/quorate/internal/rbac"
 )
 
-// TestSecurityEverywhere checks that a change through any node is in force on all nodes once it is
+// TestSecurityEverywhere checks that a change through any node is active on all nodes once it is
 // answered, and survives a restart of all of them.
 func TestSecurityEverywhere(t *testing.T) {
 	c := newThreeNodes(t, 2)

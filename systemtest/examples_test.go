@@ -126,7 +126,7 @@ func TestServices(t *testing.T) {
 				t.Errorf("what is skipped: %v, %v", res, err)
 			}
 		}
-		// The second process may lend itself its part before it hears of the first.
+		// The second process may lend itself its part before it learns of the first.
 		if admitted < 1 || admitted > 22 {
 			t.Errorf("%d requests were admitted, of a burst of 10", admitted)
 		}

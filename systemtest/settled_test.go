@@ -51,7 +51,7 @@ func newNode(t *testing.T, limits ...quota.Limit) (*cluster.Node, string) {
 }
 
 // TestClientsManyKeys checks that no key's count is lost when a client settles more than fits into
-// one message. A process with many open keys, or with long ones, loses its stream, goes on deciding
+// one message. A process with many open keys, or with long ones, loses its stream, continues to decide
 // for a while, and attaches again. The leader must then have booked exactly what the process
 // admitted, for every key.
 func TestClientsManyKeys(t *testing.T) {

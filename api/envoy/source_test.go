@@ -55,7 +55,7 @@ func TestSource(t *testing.T) {
 		text    string
 		changed bool
 		want    string // the error
-		rules   int    // in force afterwards
+		rules   int    // active afterwards
 	}{
 		{goodRules, false, "", 1},
 		{goodRules + "  - {key: b}\n", true, "", 2},

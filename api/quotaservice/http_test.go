@@ -129,7 +129,7 @@ func TestVersionHeader(t *testing.T) {
 	}
 }
 
-// TestReadOnly checks that a request to change limits is told how to do so.
+// TestReadOnly checks that a request to change limits gets an answer that names the way to do so.
 func TestReadOnly(t *testing.T) {
 	n := fromTheirs(t)
 	for _, method := range []string{http.MethodPost, http.MethodPut, http.MethodDelete, http.MethodPatch} {

@@ -127,7 +127,7 @@ func (l *link) failed(addr string, err error) {
 }
 
 // unknownGrace is how long a peer may refuse this node as unknown before the link logs a warning:
-// a joining node may dial before the peer has heard of it.
+// a joining node may dial before the peer has learned of it.
 const unknownGrace = 2 * time.Second
 
 // mayBeJoining reports whether the refusal may come from a peer that will know this node in a

@@ -129,7 +129,7 @@ func TestUnitSystemCalls(t *testing.T) {
 		t.Fatalf("strace saw little:\n%s", read(t, counts))
 	}
 	// The unit refuses these calls without harm: the Go runtime raises its limit of open files
-	// and queries the processors. execve happens before the filter is in force.
+	// and queries the processors. execve happens before the filter is active.
 	harmless := []string{"prlimit64", "setrlimit", "sched_setaffinity", "execve"}
 	for _, call := range used {
 		if name := call[1]; name != "total" && !slices.Contains(harmless, name) && (!slices.Contains(allowed, name) || slices.Contains(forbidden, name)) {

@@ -48,7 +48,7 @@ func exists(path string) bool {
 }
 
 // TestRotation: the files are bounded in size and number, nothing is lost between
-// two of them, and a log that is opened again goes on.
+// two of them, and a log that is opened again continues.
 func TestRotation(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "audit.log")
 	o := Options{Path: path, MaxBytes: 4 << 10, Keep: 2}
@@ -134,7 +134,7 @@ func TestRequestIDIsBounded(t *testing.T) {
 }
 
 // TestCannotBeWritten: nothing stops, the loss is counted, said once, and writing
-// goes on when it can.
+// continues when it can.
 func TestCannotBeWritten(t *testing.T) {
 	var out bytes.Buffer
 	l := open(t, Options{Logger: slog.New(slog.NewTextHandler(&out, nil))})

@@ -152,7 +152,7 @@ func (b *bounder) reserved(s *Situation) {
 
 // eachClient is the number of tokens that a client process may be lent beyond its share, plus what
 // it may overdraw of it (package clientledger). Beside that each may use half of an equal part of the burst
-// before it has heard of a key.
+// before it has learned of a key.
 const eachClient = 4 + 4
 
 // believed returns the excess of N members that decide by a level of the given age: N-1 of them

@@ -15,7 +15,7 @@ import (
 	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
 )
 
-// TestCurve checks that the curve has the rate in force among its points, in ascending order, and
+// TestCurve checks that the curve has the active rate among its points, in ascending order, and
 // the three shares that a what-if gives, or one if all outcomes are exact.
 func TestCurve(t *testing.T) {
 	for name, exact := range map[string]bool{"bounds": false, "exact": true} {

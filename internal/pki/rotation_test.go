@@ -32,7 +32,7 @@ func TestRotation(t *testing.T) {
 	}
 	server := stores[0].ServerConfig(PeerPort)
 	api := stores[0].ServerConfig(APIPort)
-	toServer := make([]*tls.Config, len(ids)) // made once: a running process does not make them anew
+	toServer := make([]*tls.Config, len(ids)) // made once: a running process does not make them again
 	for i, s := range stores {
 		toServer[i] = s.ClientConfig(Want{Node: "n1"})
 	}

@@ -117,7 +117,7 @@ func TestHistoryOfKey(t *testing.T) {
 // TestNeverWas checks that every query about the past of a limit that never existed returns that error.
 func TestNeverWas(t *testing.T) {
 	p := apitest.NewPast(t)
-	p.Ask("web/gone", "a", 26*time.Hour, 5) // no longer in force
+	p.Ask("web/gone", "a", 26*time.Hour, 5) // no longer active
 	s := newPlannerOf(p)
 	for limit, never := range map[string]bool{"nonsense": true, "gone": false} {
 		_, keys := s.HistoryKeys(t.Context(), &quoratev1.HistoryKeysRequest{Namespace: "web", Limit: limit, From: ago(2 * day)})

@@ -109,7 +109,7 @@ func TestWhatIfByMinutes(t *testing.T) {
 }
 
 // TestWhatIfByKey checks that for a limit with many keys the real refusals lie within the bounds, for the
-// rule in force and for others, and that the refusals of the rule in force narrow the bounds unless the
+// active rule and for others, and that the refusals of the active rule narrow the bounds unless the
 // rule has changed.
 func TestWhatIfByKey(t *testing.T) {
 	if testing.Short() {
@@ -136,7 +136,7 @@ func TestWhatIfByKey(t *testing.T) {
 		refused := refusedByKey(p, name, now, true)
 		width := int64(0)
 		for _, versions := range [][]quota.Version{nil, {{Number: 7}}} {
-			p.Versions = versions // without versions it is not known since when the rule is in force
+			p.Versions = versions // without versions it is not known since when the rule is active
 			for _, rate := range []string{"", "4/s", "90/60s"} {
 				req := &quoratev1.WhatIfRequest{Namespace: "web", Limit: limit, From: ago(10 * time.Minute), Rate: rate}
 				res, err := newPlannerOf(p).WhatIf(t.Context(), req)
@@ -202,7 +202,7 @@ func TestWhatIfByHours(t *testing.T) {
 }
 
 // refusedByKey returns what a rule refuses of demand whose tokens come one by one, evenly over their
-// seconds. With record set, as for the rule in force, it also records the outcome.
+// seconds. With record set, as for the active rule, it also records the outcome.
 func refusedByKey(p *apitest.Past, limit quota.LimitName, rule quota.Tier, record bool) (refused int64) {
 	meters := map[string]*limiter.Meter{}
 	for j := range p.All {

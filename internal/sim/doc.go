@@ -22,7 +22,7 @@
 //     half. Leaders announce themselves when elected and every second;
 //   - raft.go: elections. All nodes vote. A leader that a majority cannot reach for the election timeout stops
 //     ([Scenario.Linger] later, if set), and at the same moment another one starts if there is a majority. A
-//     paused leader steps down when it resumes and hears of the next one;
+//     paused leader steps down when it resumes and learns of the next one;
 //   - log.go: a checkpoint commits a little after its proposal if the proposer's term is still the newest and
 //     it reaches a majority; otherwise it is proposed again. The next leader starts from what is committed;
 //   - faults.go: faults and their times. A leader suspects a node one delay after its process has ended, or

@@ -173,7 +173,7 @@ func TestLostAnnouncement(t *testing.T) {
 	}
 }
 
-// TestPauseQueues checks that nothing happens at a paused node while its clock goes on, and that
+// TestPauseQueues checks that nothing happens at a paused node while its clock continues, and that
 // afterwards it handles what arrived meanwhile, requests before timers.
 func TestPauseQueues(t *testing.T) {
 	for seed := range uint64(10) {
@@ -224,7 +224,7 @@ func TestPauseIsBounded(t *testing.T) {
 }
 
 // TestPauseOfTheLeader checks that a paused leader is replaced, and that it steps down when it
-// hears of the new leader and not before.
+// learns of the new leader and not before.
 func TestPauseOfTheLeader(t *testing.T) {
 	r := played(calm(), time.Second)
 	r.fault(&Fault{Kind: Pause, Leader: true, For: 2 * time.Second})
@@ -238,7 +238,7 @@ func TestPauseOfTheLeader(t *testing.T) {
 	}
 }
 
-// TestKillForgets checks that a killed process loses what it held, that its leader hears of the
+// TestKillForgets checks that a killed process loses what it held, that its leader learns of the
 // death, and that the node's next process starts empty and takes part.
 func TestKillForgets(t *testing.T) {
 	s := calm()

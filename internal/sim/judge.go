@@ -100,7 +100,7 @@ func (j *judge) invariants() {
 func (j *judge) asks() bool { return j.Limit.AsksLeader() }
 
 // comparable reports whether the excess is meaningful. A periodic window begins with the first use
-// that a leader hears of, and other windows follow its clock, so they match the envelope's only if
+// that a leader learns of, and other windows follow its clock, so they match the envelope's only if
 // clocks agree.
 func (j *judge) comparable() bool {
 	for _, t := range j.tiers {
@@ -200,7 +200,7 @@ func (j *judge) soft() {
 }
 
 // processes returns how many processes there have been. A new process has no state, and is cut off
-// until it hears of a leader.
+// until it learns of a leader.
 func (j *judge) processes() int {
 	n := j.Nodes
 	for _, o := range j.nodes {

@@ -19,7 +19,7 @@ type kind struct {
 
 // bound returns the allowed deviation of a kind. The strictest tier refuses, so the excess of tiers
 // is that of the largest one, in bursts of the first. A periodic window begins with the first use
-// that the leader hears of, and so differs a little from the window of the ideal, which begins with
+// that the leader learns of, and so differs a little from the window of the ideal, which begins with
 // the first use.
 func (k kind) bound(c quota.Ceiling) bound {
 	l := k.limit(c)
@@ -269,7 +269,7 @@ type use struct {
 
 // explained reports whether the uses can be split into periods that each admit at most count. A
 // period begins with its first use and lasts for least or longer: it really begins with a grant,
-// which takes a while to arrive, and begins again with the first use that its leader hears of.
+// which takes a while to arrive, and begins again with the first use that its leader learns of.
 func explained(uses []use, count int64, least time.Duration) bool {
 	begins := make([]bool, len(uses)) // whether a period may begin with this use
 	for i, first := range uses {

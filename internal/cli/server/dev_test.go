@@ -10,7 +10,7 @@ import (
 	"github.com/quorate/quorate/config"
 )
 
-// TestDevTry checks that the call which dev suggests fits a limit in force.
+// TestDevTry checks that the call which dev suggests fits an active limit.
 func TestDevTry(t *testing.T) {
 	for name, c := range map[string]struct{ limits, want string }{
 		"built in":    {"web: {limits: {a: {rate: 1/s}, per_client: {rate: 1/s}}}", `"limit":"per_client","key":"203.0.113.7"}' localhost:27411/v1/allow`},

@@ -77,7 +77,7 @@ func TestWindowBoundaries(t *testing.T) {
 			if n := all(); n != 10 {
 				t.Fatalf("%d of 10 passed in the first window", n)
 			}
-			if tc.tier.Kind == quota.PeriodicRefill { // it begins when the leader hears of the first use
+			if tc.tier.Kind == quota.PeriodicRefill { // it begins when the leader learns of the first use
 				heard := g.now.Add(g.take(0, k, 1).RetryAfter)
 				if off := heard.Sub(end); off < -20*time.Millisecond || off > 1200*time.Millisecond {
 					t.Errorf("ends %v after the first use and a period", off)
@@ -180,7 +180,7 @@ func (p place) Set(c quota.Counts) { p.list[p.at].Counts = c }
 func (place) Free()                {}
 
 // TestLateRefund checks that a refund before the end of a window counts in that window alone, no
-// matter who hears of it when: a hard window must not be exceeded, and a soft one must not report
+// matter who learns of it when: a hard window must not be exceeded, and a soft one must not report
 // more.
 func TestLateRefund(t *testing.T) {
 	const most = 10
@@ -192,7 +192,7 @@ func TestLateRefund(t *testing.T) {
 		for _, c := range []quota.Ceiling{quota.Hard, quota.Soft} {
 			for name, tc := range map[string]struct {
 				lost    bool  // reports of the refund are lost until the window has ended
-				elected bool  // the leader that heard of it dies before the log has it
+				elected bool  // the leader that learned of it dies before the log has it
 				dies    bool  // then the member's process ends, and its journal reports
 				more    int64 // refunded in the next window as well
 			}{
