@@ -125,7 +125,7 @@ var moments = []struct {
 	{regexp.MustCompile(`SERIALNUMBER=[0-9a-f]+`), "SERIALNUMBER=0123abcd"},
 	{regexp.MustCompile(`SHA-256 [0-9a-f]+`), "SHA-256 0123456789abcdef"},
 	{regexp.MustCompile(`join token [0-9a-f]{12}`), "join token 0123456789ab"},
-	{regexp.MustCompile(`server preface: [^"\n]*`), "server preface: EOF"}, // or a reset, whichever comes first
+	{regexp.MustCompile(`server preface: [^";\n]*`), "server preface: EOF"}, // or a reset, whichever comes first
 	{regexp.MustCompile(`at byte \d+(, in [a-z0-9-]+)?: the checksum of block \d+`), "at byte 951, in range-002: the checksum of block 13"},
 }
 
