@@ -129,7 +129,7 @@ func TestUpgrade(t *testing.T) {
 	old.program = ""
 	c.start(old)
 	eventually(t, 20*time.Second, "the old version is refused", func() error {
-		const want = `level: the cluster is at feature level 2, node \"n3\" can do 1: upgrade that node`
+		const want = `level: the cluster is at feature level 2, node \"n3\" supports 1: upgrade that node`
 		if !strings.Contains(old.stderr.String(), want) {
 			return fmt.Errorf("it says: %s", old.stderr.String())
 		}

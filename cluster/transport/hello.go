@@ -134,7 +134,7 @@ func (n *Net) mismatch(h *peerv1.Hello) string {
 	case h.Lane < peerv1.Lane_LANE_CONTROL || h.Lane > peerv1.Lane_LANE_SNAPSHOT:
 		return fmt.Sprintf("lane: node %q supports control, data and snapshot; got %d", c.Self, h.Lane)
 	case h.Level < c.Required():
-		return fmt.Sprintf("level: the cluster is at feature level %d, node %q can do %d: upgrade that node", c.Required(), h.From, h.Level)
+		return fmt.Sprintf("level: the cluster is at feature level %d, node %q supports %d: upgrade that node", c.Required(), h.From, h.Level)
 	}
 	return c.Returns(quota.NodeID(h.From), quota.Incarnation(h.FirstIncarnation))
 }
