@@ -55,6 +55,7 @@ them, drain it. Exit code 1 means that some could not be transferred.`,
 	cmd.Flags().StringVar(&req.From, "from", "", "the `node` whose ranges are transferred")
 	cmd.Flags().StringVar(&req.To, "to", "", "`node` that becomes the leader (default: any other of their voters)")
 	cmd.Flags().UintSliceVar(&ranges, "range", nil, "the `ranges`, by number (default: all that --from leads)")
+	cmd.Flags().Lookup("range").DefValue = ""
 	output.AddFlags(cmd, "text", "json")
 	return cmd
 }

@@ -27,7 +27,7 @@ const CodesHelp = `  0  success, or the answer is yes
      as it expects, the cluster is not healthy (status --check), or refuses the
      change in its current state; of dev, serve, load and replay: they failed
   2  wrong usage, or an input that is not valid or cannot be read
-  3  conflict: somebody else changed the limits first, or a request id was
+  3  conflict: another caller changed the limits first, or a request id was
      used for other operations
   4  no node can be reached, or a leader is missing: try again
   5  not found: what the command names does not exist
