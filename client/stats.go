@@ -9,7 +9,7 @@ import (
 
 	"google.golang.org/grpc/status"
 
-	"github.com/quorate/quorate/internal/phrase"
+	"github.com/quorate/quorate/internal/pki"
 )
 
 // stats are the counters of a client.
@@ -61,9 +61,9 @@ func inWords(text string) string {
 	case has("first record does not look like a TLS handshake"):
 		return "is a port without TLS: use the gRPC port, 7412 by default, or leave out WithTLSDir if the nodes use no TLS"
 	case has("connection error") && (has("EOF") || has("reset")):
-		return phrase.Connection(text) + "; if the nodes use TLS, give WithTLSDir"
+		return pki.ConnectionCause(text) + "; if the nodes use TLS, give WithTLSDir"
 	}
-	return phrase.Connection(text)
+	return pki.ConnectionCause(text)
 }
 
 // lastError returns why the last attempt to attach failed.

@@ -3,7 +3,6 @@
 package phrase
 
 import (
-	"regexp"
 	"strconv"
 	"strings"
 	"time"
@@ -66,22 +65,4 @@ func Clip(s string, most int) string {
 		return s
 	}
 	return strings.ToValidUTF8(s[:most], "") + "..."
-}
-
-// connectionError matches gRPC's text for a connection that could not be made.
-var connectionError = regexp.MustCompile(`connection error: desc = ("(?:[^"\\]|\\.)*")`)
-
-// Connection removes from an error of gRPC what says nothing of the cause: of
-//
-//	connection error: desc = "transport: Error while dialing: dial tcp n1:7412: connect: connection refused"
-//
-// it keeps "dial tcp n1:7412: connect: connection refused".
-func Connection(text string) string {
-	return connectionError.ReplaceAllStringFunc(text, func(s string) string {
-		cause, err := strconv.Unquote(connectionError.FindStringSubmatch(s)[1])
-		if err != nil {
-			return s
-		}
-		return strings.TrimPrefix(strings.TrimPrefix(cause, "transport: "), "Error while dialing: ")
-	})
 }

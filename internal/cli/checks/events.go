@@ -20,6 +20,7 @@ import (
 	"github.com/quorate/quorate/internal/cli/remote"
 	"github.com/quorate/quorate/internal/cli/render"
 	"github.com/quorate/quorate/internal/phrase"
+	"github.com/quorate/quorate/internal/pki"
 )
 
 // watchAgain is the pause before reconnecting after a lost connection.
@@ -177,7 +178,7 @@ func (e *watcher) follow(ctx context.Context, addrs []string) error {
 			}
 			last = err
 			if ok {
-				fmt.Fprintf(e.messages, "quorate: %s: the connection is lost: %s\n", addr, phrase.Connection(status.Convert(err).Message()))
+				fmt.Fprintf(e.messages, "quorate: %s: the connection is lost: %s\n", addr, pki.ConnectionCause(status.Convert(err).Message()))
 				break
 			}
 		}

@@ -13,7 +13,7 @@ import (
 	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
 	"github.com/quorate/quorate/internal/cli/remote"
 	"github.com/quorate/quorate/internal/health"
-	"github.com/quorate/quorate/internal/phrase"
+	"github.com/quorate/quorate/internal/pki"
 )
 
 // OthersTime bounds the wait for the answers of other nodes.
@@ -41,7 +41,7 @@ func askOthers(ctx context.Context, t *remote.Targets, st *quoratev1.GetStatusRe
 				addOwn(st, other)
 				list = append(list, health.ReadinessOf(other))
 			case err != nil && a.Node != "":
-				list = append(list, health.Readiness{Node: a.Node, Fault: "at " + a.Addr + ": " + phrase.Connection(status.Convert(err).Message())})
+				list = append(list, health.Readiness{Node: a.Node, Fault: "at " + a.Addr + ": " + pki.ConnectionCause(status.Convert(err).Message())})
 			}
 		})
 	}

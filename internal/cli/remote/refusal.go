@@ -12,6 +12,7 @@ import (
 
 	"github.com/quorate/quorate/internal/cli/exit"
 	"github.com/quorate/quorate/internal/phrase"
+	"github.com/quorate/quorate/internal/pki"
 )
 
 // denied returns advice to add to a node's refusal: about a credential that is missing or lacks a
@@ -142,7 +143,7 @@ const wantsGRPC = "--addr needs a gRPC port, 7412 by default"
 func (t *Targets) NoneAnswers(addrs []string, last error) error {
 	text, list := status.Convert(last).Message(), strings.Join(addrs, ", ")
 	has := func(part string) bool { return strings.Contains(text, part) }
-	cause := phrase.Connection(text)
+	cause := pki.ConnectionCause(text)
 	secure := t.TLSDirectory()
 	switch wrong := WrongPort(last); {
 	case wrong == noTLS:

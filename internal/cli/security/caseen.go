@@ -54,7 +54,7 @@ func askAuthority(ctx context.Context, t *remote.Targets, who accounts.Identity)
 			mu.Lock()
 			defer mu.Unlock()
 			if err != nil {
-				silent = append(silent, fmt.Sprintf("%s (at %s: %s)", phrase.Show(a.Node), a.Addr, phrase.Printable(phrase.Connection(status.Convert(err).Message()))))
+				silent = append(silent, fmt.Sprintf("%s (at %s: %s)", phrase.Show(a.Node), a.Addr, phrase.Printable(pki.ConnectionCause(status.Convert(err).Message()))))
 			}
 			res.Seen = append(res.Seen, other.GetSeen()...)
 		})
