@@ -39,6 +39,7 @@ type Call struct {
 	FirstGrant bool      // the needed grant is the key's first: without it the leader is asked
 	Ask        quota.Ask
 
+	several bool      // more than one counter decides: each charge is undecided until all have admitted the call
 	waits   quota.Key // the counter whose want includes this call
 	answers []answer
 	refused []refusal
@@ -66,11 +67,9 @@ type answer struct {
 
 // taken is a charge of a counter, kept for undo.
 type taken struct {
-	b      *bucket
-	cost   quota.Units
-	beyond quota.Units // part of cost that was not held
-	epoch  quota.Seq
-	win    quota.Time // start of the window
+	b    *bucket
+	cost quota.Units
+	win  quota.Time // start of the window
 }
 
 // Reset prepares c for these requests. out has one place for each decision.
@@ -117,6 +116,7 @@ func (a *Aggregator) Decide(clock Clock, c *Call) bool {
 		c.uncount()
 		return false
 	}
+	c.confirm()
 	a.cancelUnused(clock, c, false)
 	return true
 }
@@ -134,6 +134,7 @@ func (a *Aggregator) one(clock Clock, c *Call, q *quota.Request) quota.Decision 
 		return enforced(d, l, key)
 	}
 	mark, need := len(c.taken), c.Need
+	c.several = len(c.Requests) > 1 || len(r.charges) > 1
 	d := a.chargeAll(clock, c, q, r, key)
 	d.Limit = l
 	if !d.Allowed {
@@ -304,7 +305,7 @@ func worse(d, t quota.Decision) quota.Decision {
 // takeFloor charges the floor if enough is held here. It neither asks a leader nor waits for a grant: without the
 // floor, the parents decide.
 func (a *Aggregator) takeFloor(clock Clock, c *Call, q *quota.Request, s *limitEntry, key string) bool {
-	quiet := Call{Final: true, Alone: true, taken: c.taken, refused: c.refused}
+	quiet := Call{Final: true, Alone: true, several: c.several, taken: c.taken, refused: c.refused}
 	d := a.counter(clock, &quiet, q, s, key)
 	c.taken, c.refused = quiet.taken, quiet.refused
 	return d.Allowed
@@ -325,6 +326,18 @@ func (a *Aggregator) overParents(clock Clock, c *Call, q *quota.Request, up []ch
 		}
 	}
 	return d
+}
+
+// confirm makes the charges of an admitted call part of the next reports.
+func (c *Call) confirm() {
+	if !c.several {
+		return
+	}
+	for _, t := range c.taken {
+		t.b.lock()
+		t.b.undecided -= t.cost
+		t.b.unlock()
+	}
 }
 
 // undo reverts the charges of the call since the mark.
@@ -371,23 +384,32 @@ func (a *Aggregator) cancelUnused(clock Clock, c *Call, refused bool) {
 	c.answers = c.answers[:0]
 }
 
-// undo reverts one charge, unless its window or epoch has ended: then it is void.
+// undo reverts one charge, which no report contains. Tokens of a window that has ended return to the leader, and
+// raise the level of no other window.
 func (b *bucket) undo(t taken) {
 	b.lock()
 	defer b.unlock()
-	if b.epoch != t.epoch || b.dead || !b.sameWindow(b.limit(), t.win) {
+	if b.dead {
 		return
 	}
-	// The overdraft may have been reported, or repaid since. Then that part of the charge returns to held, so that it
-	// is still counted once.
-	beyond := min(t.beyond, max(0, b.over-b.sent.over))
+	beyond := min(t.cost, b.over-b.sent.over) // see decidedCounts
+	rest := t.cost - beyond
+	b.undecided -= t.cost
+	b.over, b.unpaid = b.over-beyond, b.unpaid-min(b.unpaid, beyond)
 	if b.limit().Kind == quota.Concurrency {
 		b.inFlight -= t.cost
 		b.beyond -= min(b.beyond, beyond)
 	}
-	b.hot().held.Add(int64(t.cost - beyond))
-	b.over, b.unpaid = b.over-beyond, b.unpaid-min(b.unpaid, beyond)
-	b.est, b.estUsed = b.est+beyond, b.estUsed-beyond
+	same := b.sameWindow(b.limit(), t.win)
+	if same || b.limit().Kind == quota.SlidingWindow {
+		b.hot().held.Add(int64(rest))
+	} else {
+		b.countReturned(rest)
+		b.before = max(0, b.before-t.cost)
+	}
+	if !same {
+		b.estUsed = min(b.estUsed, b.counts().spent())
+	}
 	b.note() // held tokens of a window are not noted
 }
 

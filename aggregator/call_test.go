@@ -34,56 +34,157 @@ func ask(l quota.LimitName, key string, cost int64) quota.Request {
 	return quota.Request{Key: quota.Key{LimitName: l, Key: key}, Cost: cost, MaxWait: quota.LimitsWait}
 }
 
-// TestUndoIsVoid: a charge of a window or an epoch that has ended is not given back to the next.
-func TestUndoIsVoid(t *testing.T) {
-	for _, kind := range []string{"bucket", "fixed"} {
-		r := newRig(t, Config{})
-		tier := perHour(20)
-		if kind == "fixed" {
-			tier = quota.Window(quota.FixedWindow, 20, time.Minute)
+// interrupted decides a call of a limit and of another, hard one, which admits it or not, and runs f between the two
+// charges.
+func (r *rig) interrupted(n quota.LimitName, cost int64, admits bool, f func()) {
+	r.t.Helper()
+	second := ask(hardName, "second", 1)
+	if admits {
+		second.Key.LimitName = softName
+	}
+	var c Call
+	c.Reset([]quota.Request{ask(n, "k", cost), second}, make([]quota.Decision, 2))
+	c.Final = true
+	charged := false
+	ok := r.Decide(func() quota.Time {
+		if b := r.bucketOf(n, "k"); !charged && b != nil && b.undecided > 0 {
+			charged = true
+			f()
 		}
-		r.limits(ruleOf("l", tier))
-		n := key("l", "k").LimitName
-		var c Call
-		c.Reset([]quota.Request{ask(n, "k", 5)}, make([]quota.Decision, 1))
-		c.Final = true
-		if !r.Decide(r.clock, &c) {
-			t.Fatal("refused")
+		return r.now
+	}, &c)
+	if !charged || ok != admits {
+		r.t.Fatalf("charged %v; %+v", charged, c.Out)
+	}
+}
+
+// withSecond returns a rig with these limits and those of the second charge of interrupted.
+func withSecond(t *testing.T, limits ...quota.Limit) *rig {
+	t.Helper()
+	r := newRig(t, Config{})
+	r.limits(append(limits, limit(softName, 20, quota.Soft), limit(hardName, 20, quota.Hard))...)
+	return r
+}
+
+// entryOf returns the next entry about a limit.
+func (r *rig) entryOf(n quota.LimitName) quota.ReportEntry {
+	r.t.Helper()
+	for range 20 {
+		rep := r.collect()
+		for i := range rep.Entries {
+			if rep.Entries[i].Key.LimitName == n {
+				return rep.Entries[i]
+			}
 		}
-		r.idle(15 * tokens)
-		r.now = r.now.Add(2 * time.Minute)
-		r.check(n, "k", 7) // a new epoch, a new window
-		c.undo(0)
-		e := r.collect().Entries[0]
-		if got := e.Used + e.Overdrawn - e.Before; got < 7*tokens && e.Used+e.Overdrawn < 7*tokens {
-			t.Errorf("%s: %d used after the undo of an older charge, want 7 tokens", kind, e.Used+e.Overdrawn)
+	}
+	r.t.Fatalf("no report about %v", n)
+	return quota.ReportEntry{}
+}
+
+// TestUndoInTheNextWindow: a charge of a window that has ended is not given back to the next. It counts in neither.
+func TestUndoInTheNextWindow(t *testing.T) {
+	for kind, tier := range map[string]quota.Tier{
+		"bucket": perHour(20), "fixed": quota.Window(quota.FixedWindow, 20, time.Minute), "sliding": quota.Window(quota.SlidingWindow, 20, time.Minute),
+	} {
+		for _, granted := range []quota.Units{0, 5 * tokens} {
+			l := ruleOf("l", tier)
+			r := withSecond(t, l)
+			if granted > 0 {
+				r.check(l.LimitName, "k", 0)
+				r.answer(r.collect(), quota.GrantEntry{Level: 20 * tokens, Free: 20 * tokens, Tokens: granted, Cap: granted})
+			}
+			r.interrupted(l.LimitName, 5, false, func() {
+				r.now = r.now.Add(2 * time.Minute)
+				r.check(l.LimitName, "k", 7)
+			})
+			if e := r.entryOf(l.LimitName); e.Used+e.Overdrawn != 7*tokens || e.Before != 0 {
+				t.Errorf("%s, %d granted: %d used, %d of it before, want 7 tokens: the 5 were undone", kind, granted, e.Used+e.Overdrawn, e.Before)
+			}
+			r.now = r.now.Add(200 * time.Millisecond)
+			if d := r.check(l.LimitName, "k", 0); d.Remaining > 13 || d.Remaining < 13 && kind != "sliding" {
+				t.Errorf("%s, %d granted: %d remain after 7 of 20", kind, granted, d.Remaining)
+			}
 		}
 	}
 }
 
 // TestUndoAfterAGrant: a grant of the same window between a charge and its undo does not make the charge permanent.
 func TestUndoAfterAGrant(t *testing.T) {
-	r := newRig(t, Config{})
-	r.limits(ruleOf("l", quota.Window(quota.FixedWindow, 20, time.Hour)))
-	n := key("l", "k").LimitName
+	l := ruleOf("l", quota.Window(quota.FixedWindow, 20, time.Hour))
+	r := withSecond(t, l)
 	window := quota.GrantEntry{Level: 20 * tokens, Free: 20 * tokens, WindowStart: 0, WindowEnd: quota.Time(time.Hour)}
-	r.check(n, "k", 1)
+	r.check(l.LimitName, "k", 1)
 	r.answer(r.collect(), window)
-	r.check(n, "k", 1)
+	r.check(l.LimitName, "k", 1)
 	rep := r.collect()
-	var c Call
-	c.Reset([]quota.Request{ask(n, "k", 5)}, make([]quota.Decision, 1))
-	c.Final = true
-	if !r.Decide(r.clock, &c) {
-		t.Fatal("refused")
-	}
-	g := r.grant(rep, window)
-	g.At = g.At.Add(time.Millisecond) // this one took less time, so the offset of the clocks is more exact
-	r.Apply(r.now, g)
-	c.undo(0)
-	r.check(n, "k", 1)
-	if e := r.collect().Entries[0]; e.Used+e.Overdrawn != 3*tokens {
+	r.interrupted(l.LimitName, 5, false, func() {
+		g := r.grant(rep, window)
+		g.At = g.At.Add(time.Millisecond) // this one took less time, so the offset of the clocks is more exact
+		r.Apply(r.now, g)
+	})
+	r.check(l.LimitName, "k", 1)
+	if e := r.entryOf(l.LimitName); e.Used+e.Overdrawn != 3*tokens {
 		t.Errorf("%d used, want 3 tokens: the 5 were undone", e.Used+e.Overdrawn)
+	}
+}
+
+// TestReportOfUndecided: no report contains a charge whose call is not decided yet. The tokens are still held, so the
+// leader grants them to nobody else, and the key stays open. Afterwards exactly what passed is reported, also if the
+// member has left its leader in the meantime.
+func TestReportOfUndecided(t *testing.T) {
+	for _, admits := range []bool{false, true} {
+		for _, granted := range []quota.Units{0, 3 * tokens, 5 * tokens} {
+			for _, leaves := range []bool{false, true} {
+				l := ruleOf("l", perHour(20))
+				r := withSecond(t, l)
+				r.check(l.LimitName, "k", 2)
+				r.answer(r.collect(), quota.GrantEntry{Level: 18 * tokens, Free: 18 * tokens, Tokens: granted, Cap: granted})
+				final := quota.Units(0)
+				r.interrupted(l.LimitName, 5, admits, func() {
+					if leaves {
+						e := r.Leave(r.now, 0)[0].Entries[0]
+						if final = e.Used + e.Overdrawn; final != 2*tokens || !e.Final {
+							t.Errorf("%d used by the last report, want 2 tokens", final)
+						}
+						r.SetLeader(0, "b", 2)
+						return
+					}
+					for range 300 { // long enough to close
+						for _, rep := range r.Collect(r.now) {
+							for _, e := range rep.Entries {
+								if e.Used+e.Overdrawn != 2*tokens || e.Held != granted || e.Final {
+									t.Errorf("reported while the call is undecided: %+v", e)
+								}
+							}
+							r.answer(rep, quota.GrantEntry{Level: 18 * tokens})
+						}
+						r.now = r.now.Add(10 * time.Millisecond)
+					}
+				})
+				want := 2*tokens - final
+				if admits {
+					want += 5 * tokens
+				}
+				if leaves {
+					r.check(l.LimitName, "k", 1)
+					want += tokens
+				}
+				r.check(l.LimitName, "k", 0)
+				for range 100 {
+					r.now = r.now.Add(10 * time.Millisecond)
+					for _, rep := range r.Collect(r.now) {
+						for _, e := range rep.Entries {
+							if got := e.Used + e.Overdrawn; e.Key.LimitName == l.LimitName && got != want {
+								t.Errorf("admitted %v, %d granted, left %v: %d reported, want %d", admits, granted, leaves, got, want)
+							}
+						}
+					}
+				}
+				if b := r.bucketOf(l.LimitName, "k"); b.undecided != 0 {
+					t.Errorf("%d undecided in the end", b.undecided)
+				}
+			}
+		}
 	}
 }
 

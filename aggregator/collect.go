@@ -171,7 +171,7 @@ func (a *Aggregator) resendAfter(b *bucket, rt *route) time.Duration {
 
 // shouldReport decides whether a key reports now, what it keeps, and whether it closes. Held by b.mu.
 func (b *bucket) shouldReport(now quota.Time, a *Aggregator, rt *route) bool {
-	c := b.counts()
+	c := b.decidedCounts()
 	changed := c != b.sent
 	if (changed || b.want > 0 || b.wantsLevel || b.cancelled.any()) && !b.overfull() {
 		b.measure(now, c)
@@ -192,7 +192,8 @@ func (b *bucket) shouldReport(now quota.Time, a *Aggregator, rt *route) bool {
 		b.stop()
 		return true
 	}
-	if b.allocated == 0 && b.overfull() {
+	mayClose := b.allocated == 0 && b.undecided == 0
+	if mayClose && b.overfull() {
 		b.beginClose()
 		return true
 	}
@@ -203,7 +204,7 @@ func (b *bucket) shouldReport(now quota.Time, a *Aggregator, rt *route) bool {
 		b.returnAbove(0)
 		return true
 	}
-	if b.allocated == 0 && now.Sub(b.lastUse) >= b.closeAfter(a.cfg.Sync) {
+	if mayClose && now.Sub(b.lastUse) >= b.closeAfter(a.cfg.Sync) {
 		b.beginClose()
 		return true
 	}
@@ -286,15 +287,18 @@ func (b *bucket) report(now quota.Time, rt *route, e *quota.ReportEntry) {
 // fill writes the key's line in a report to the leader of that term. For a leader that has not granted yet, the line
 // contains the grants of an earlier one (Learn). Held by b.mu.
 func (b *bucket) fill(e *quota.ReportEntry, now quota.Time, term quota.Term) {
-	held := quota.Units(b.hot().held.Load())
-	c := counts{b.in - held - b.allocated, b.over, b.refused, b.refunded}
-	if b.until != 0 && !b.hasLevel { // a leader has to report its window first
+	c := b.decidedCounts()
+	held := b.in - b.allocated - c.used // undecided tokens are neither used nor returned yet
+	if b.until != 0 && !b.hasLevel {    // a leader has to report its window first
 		c.back = 0
 	}
 	*e = quota.ReportEntry{}
 	e.Key.LimitName, e.Key.Key, e.Epoch = b.entry.name, b.key, b.epoch
 	e.Charged, e.Alone = min(b.charged, c.over), min(b.overCutOff, c.over) // undo may have reduced over
-	e.Used, e.Overdrawn, e.Refused, e.Refunded, e.InFlight = c.used, c.over, c.refused, c.back, b.inFlight
+	e.Used, e.Overdrawn, e.Refused, e.Refunded = c.used, c.over, c.refused, c.back
+	if e.InFlight = b.inFlight; b.limit().Kind == quota.Concurrency {
+		e.InFlight -= b.undecided
+	}
 	e.Held, e.Want, e.Window, e.Before = max(0, held).Count(b.allocated), b.wants(), b.window(), min(b.before, quota.Most)
 	e.Unreported, e.Returned, e.Saved = min(c.spent()-b.acked, quota.Most), b.returned, min(b.saved, quota.Most)
 	e.Final, e.Cancelled = b.phase == closing, b.cancelled.send()
@@ -304,7 +308,7 @@ func (b *bucket) fill(e *quota.ReportEntry, now quota.Time, term quota.Term) {
 	case b.term != term && b.hasLevel:
 		e.Learn = &quota.Learn{HasLevel: true, Level: min(max(b.level, -quota.Most), quota.Most), Age: now.Sub(b.levelAt), Rate: b.rate, Cap: b.cap, LeaseLeft: b.lease.Sub(now), WindowEnd: b.until}
 	}
-	b.sent, b.sentAt, b.askAgain, b.unpaid, b.sentBack = c, now, false, 0, b.returned
+	b.sent, b.sentAt, b.askAgain, b.unpaid, b.sentBack = c, now, false, min(b.unpaid, b.undecided), b.returned
 	b.wanted, b.want, b.wantsLevel, b.largeOverdraft = b.want, 0, false, false
 	if low := &b.hot().low; low.Load() != 0 {
 		low.Store(0) // no more until the next grant sets it

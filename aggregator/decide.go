@@ -17,6 +17,7 @@ type attempt struct {
 	needs    bool // as in quota.Request.NeedsBucket
 	final    bool // as in Call
 	alone    bool
+	several  bool // other counters may refuse the call
 	waits    bool // the bucket's want includes the cost already
 	answered bool // is holds the leader's answer
 	decided  bool // the leader's answer was the decision
@@ -36,7 +37,7 @@ type attempt struct {
 func (a *Aggregator) counter(clock Clock, c *Call, q *quota.Request, s *limitEntry, key string) quota.Decision {
 	t := attempt{
 		key: quota.Key{LimitName: s.name, Key: key}, cost: quota.FromTokens(q.Cost), maxWait: q.MaxWait, needs: q.NeedsBucket,
-		final: c.Final, alone: c.Alone,
+		final: c.Final, alone: c.Alone, several: c.several,
 	}
 	if t.at = a.table.bucketOrOverflow(s, key, t.needs); t.at != nil {
 		t.key.Key = t.at.key
@@ -103,19 +104,14 @@ func (a *Aggregator) charge(clock Clock, t *attempt, s *limitEntry) quota.Decisi
 func (a *Aggregator) decide(clock Clock, t *attempt, b *bucket) (quota.Decision, bool) {
 	l := b.limit()
 	quick := l.Kind == quota.TokenBucket && !l.AsksLeader() && t.cost > 0 && !t.answered
-	taken := quick && b.take(int64(t.cost), &a.urgent)
-	var now quota.Time
-	if !taken {
-		now = clock()
+	if quick && b.takeLocked(t, &a.urgent) {
+		return decision(l, quota.WhyHeld, true, b.hot().lastEstimate(), t.cost), true
 	}
+	now := clock()
 	b.lock()
 	defer b.unlock()
 	if b.dead {
-		return quota.Decision{}, false // tokens taken here were void
-	}
-	if taken {
-		t.took(b, 0)
-		return decision(l, quota.WhyHeld, true, b.hot().lastEstimate(), t.cost), true
+		return quota.Decision{}, false
 	}
 	epoch, was := b.epoch, b.refused
 	d := a.decideSlow(now, t, b, l)
@@ -126,9 +122,26 @@ func (a *Aggregator) decide(clock Clock, t *attempt, b *bucket) (quota.Decision,
 	return d, true
 }
 
+// takeLocked takes the cost if enough is held. With the lock held, no report is made between that and took.
+func (b *bucket) takeLocked(t *attempt, urgent *stack) bool {
+	if quota.Units(b.hot().held.Load()) < t.cost {
+		return false
+	}
+	b.lock()
+	defer b.unlock()
+	if b.dead || !b.take(int64(t.cost), urgent) {
+		return false
+	}
+	t.took(b, 0)
+	return true
+}
+
 // took notes a charge of b, which is locked. beyond is the part that was not held.
 func (t *attempt) took(b *bucket, beyond quota.Units) {
-	t.taken = taken{b, t.cost, beyond, b.epoch, b.win}
+	t.taken = taken{b, t.cost, b.win}
+	if t.several {
+		b.undecided += t.cost
+	}
 	b.note()
 	if b.limit().Kind == quota.Concurrency {
 		b.inFlight += t.cost

@@ -46,6 +46,8 @@ func (a *Aggregator) leave(now quota.Time, b *bucket, term quota.Term, room *Buf
 	e.Final, e.Learn, e.Want = true, nil, 0
 	others, stale, ceded := b.others, b.stale, b.presumed
 	a.openBucket(now, b, l)
+	b.over, b.estUsed = b.undecided, b.undecided // these calls are decided in the new epoch
+	b.skipTally()
 	b.others, b.stale, b.presumed = others, stale, ceded
 	if b.hasLevel || rate > 0 { // it is not cut off later because of the new epoch
 		b.lease = lease

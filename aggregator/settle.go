@@ -74,7 +74,7 @@ func (a *Aggregator) force(clock Clock, s *limitEntry, key string, cost quota.Un
 		if b == nil || s.gone.Load() {
 			return nil, 0
 		}
-		t := attempt{cost: cost}
+		t := attempt{cost: cost, several: c != nil}
 		if was, ok := a.forceBucket(clock(), b, &t); ok {
 			if c != nil {
 				c.taken = append(c.taken, t.taken)

@@ -65,6 +65,7 @@ type countState struct {
 	overCutOff  quota.Units // part of over that was admitted while cut off
 	refused     quota.Units
 	refunded    quota.Units // given back by callers, or released; in this window, for kinds with windows
+	undecided   quota.Units // charged by calls that other counters may still refuse: not reported, and the key stays open
 	returned    quota.Units // given back of held in this epoch, as far as the cap has had room for it since
 	unconfirmed quota.Units // part of returned that no answered report contained
 	tallied     tallied
@@ -168,6 +169,15 @@ func (b *bucket) counts() counts {
 	return counts{b.in - quota.Units(b.hot().held.Load()) - b.allocated, b.over, b.refused, b.refunded}
 }
 
+// decidedCounts returns the counters without the undecided charges. These count as overdraft, as far as there is any
+// since the last report, and undo gives back in the same order. So neither used nor over ever falls below a report.
+func (b *bucket) decidedCounts() counts {
+	c := b.counts()
+	beyond := min(b.undecided, c.over-b.sent.over)
+	c.over, c.used = c.over-beyond, c.used-(b.undecided-beyond)
+	return c
+}
+
 // earned returns the yield of a rate between from and to, and the moment up to which that is exact, so that rounding
 // down loses nothing over time.
 func earned(rate quota.Units, from, to quota.Time) (quota.Units, quota.Time) {
@@ -185,7 +195,7 @@ func earned(rate quota.Units, from, to quota.Time) (quota.Units, quota.Time) {
 // accrue adds the granted rate's yield up to now or the end of the lease, up to cap.
 func (b *bucket) accrue(now quota.Time) {
 	if b.earn(now) {
-		b.base = quota.Units(b.hot().held.Load()) + b.allocated
+		b.base = quota.Units(b.hot().held.Load()) + b.allocated + b.undecided // these may be held again
 	}
 	if now >= b.lease {
 		b.expire()
