@@ -284,7 +284,8 @@ func (a *Aggregator) closeBucket(now, at quota.Time, off int64, b *bucket, rt *r
 	a.openBucket(now, b, b.limit())
 	b.est, b.estAt = est, at2
 	b.sentAt = 0 // no report of this epoch was sent
-	b.over, b.refused, b.refunded = max(0, c.spent()-sent.spent()), max(0, c.refused-sent.refused), max(0, c.back-sent.back)
+	b.in, b.over = max(0, c.used-sent.used), max(0, c.over-sent.over)
+	b.refused, b.refunded = max(0, c.refused-sent.refused), max(0, c.back-sent.back)
 	b.skipTally()
 	b.note()
 }

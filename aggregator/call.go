@@ -70,6 +70,8 @@ type taken struct {
 	b    *bucket
 	cost quota.Units
 	win  quota.Time // start of the window
+
+	answered bool // the leader has admitted it: it is counted when the call is confirmed
 }
 
 // Reset prepares c for these requests. out has one place for each decision.
@@ -116,7 +118,7 @@ func (a *Aggregator) Decide(clock Clock, c *Call) bool {
 		c.uncount()
 		return false
 	}
-	c.confirm()
+	a.confirm(clock, c)
 	a.cancelUnused(clock, c, false)
 	return true
 }
@@ -329,15 +331,33 @@ func (a *Aggregator) overParents(clock Clock, c *Call, q *quota.Request, up []ch
 }
 
 // confirm makes the charges of an admitted call part of the next reports.
-func (c *Call) confirm() {
+func (a *Aggregator) confirm(clock Clock, c *Call) {
 	if !c.several {
 		return
 	}
 	for _, t := range c.taken {
-		t.b.lock()
-		t.b.undecided -= t.cost
-		t.b.unlock()
+		b := t.b
+		b.lock()
+		if t.answered {
+			if b.phase == closed && !b.dead {
+				a.openBucket(clock(), b, b.limit())
+			}
+			b.countAnswered(t.cost, t.win)
+		} else {
+			b.undecided -= t.cost
+		}
+		b.unlock()
 	}
+}
+
+// countAnswered counts what the leader has admitted, in the window that begins at win, as this member's use. A leader
+// that has admitted it knows it already when it is reported (leader.allocation.answered); a later one books it.
+func (b *bucket) countAnswered(cost quota.Units, win quota.Time) {
+	b.in += cost
+	if l := b.limit(); l.Kind.Windowed() && l.Kind != quota.SlidingWindow && !b.sameWindow(l, win) { // it has ended here
+		b.before = b.before.Count(cost)
+	}
+	b.note()
 }
 
 // undo reverts the charges of the call since the mark.
@@ -376,7 +396,7 @@ func (a *Aggregator) cancelUnused(clock Clock, c *Call, refused bool) {
 		an := &c.answers[i]
 		a.tallyAnswer(an, refused)
 		if an.ask.Cost > 0 && an.is.Why != quota.WhyNoLimit && (!an.used || refused && an.is.Allowed) {
-			if !a.Cancel(clock, an.ask) && an.is.Allowed {
+			if !a.Cancel(clock, an.ask) && an.is.Allowed && !an.is.Report { // an unreported cost returns when the key closes
 				a.refund(clock, an.ask.Key, an.ask.Cost, &Taken{}) // in which window it was booked is unknown
 			}
 		}
@@ -389,7 +409,7 @@ func (a *Aggregator) cancelUnused(clock Clock, c *Call, refused bool) {
 func (b *bucket) undo(t taken) {
 	b.lock()
 	defer b.unlock()
-	if b.dead {
+	if b.dead || t.answered {
 		return
 	}
 	beyond := min(t.cost, b.over-b.sent.over) // see decidedCounts

@@ -138,7 +138,7 @@ func (b *bucket) takeLocked(t *attempt, urgent *stack) bool {
 
 // took notes a charge of b, which is locked. beyond is the part that was not held.
 func (t *attempt) took(b *bucket, beyond quota.Units) {
-	t.taken = taken{b, t.cost, b.win}
+	t.taken = taken{b: b, cost: t.cost, win: b.win}
 	if t.several {
 		b.undecided += t.cost
 	}
@@ -400,8 +400,13 @@ func (a *Aggregator) decidedByLeader(now quota.Time, t *attempt, b *bucket, l *q
 		a.openBucket(now, b, l)
 	}
 	if an.WindowStart != 0 {
-		if l.Kind == quota.PeriodicRefill { // the window begins with a use: only the leader knows when
+		switch {
+		case l.Kind == quota.PeriodicRefill: // the window begins with a use: only the leader knows when
 			b.adoptWindow(now, b.offset, b.lag, &quota.GrantEntry{WindowStart: an.WindowStart, WindowEnd: an.WindowStart.Add(l.Rate.Per)})
+		case an.Report && an.WindowStart > b.win && l.Kind != quota.SlidingWindow: // this member's view of the leader's clock lags
+			t := l.First()
+			start, end := limiter.Window(&t, an.WindowStart)
+			b.adoptWindow(now, b.offset, b.lag, &quota.GrantEntry{WindowStart: start, WindowEnd: end})
 		}
 		if an.Allowed && t.cost > 0 {
 			t.window = takenIn{b.entry, b.key, an.WindowStart}
@@ -414,6 +419,16 @@ func (a *Aggregator) decidedByLeader(now quota.Time, t *attempt, b *bucket, l *q
 	b.lastUse = now
 	// The leader does not know of use here since the last answered report.
 	b.est, b.estAt, b.estUsed, b.estBack, b.presumed = an.Level, now, b.acked, b.ackedBack, 0
+	switch {
+	case !an.Report || t.cost == 0:
+	case t.several:
+		t.taken = taken{b: b, cost: t.cost, win: an.WindowStart, answered: true}
+	default:
+		b.countAnswered(t.cost, an.WindowStart)
+	}
+	if l.ReportsAnswers() { // it knows what it has admitted
+		b.estUsed = b.counts().used + b.ackedOver
+	}
 	if b.denied = 0; !an.Allowed && t.cost > 0 && !l.AsksLeader() && an.RetryAfter > 0 {
 		b.denied, b.deniedCost = now.Add(min(an.RetryAfter, a.cfg.Lease)), t.cost
 	}

@@ -45,6 +45,9 @@
 // then each time after twice as long, up to three intervals; but not before four round trips, or a lease if that is
 // less; and at once when a recall arrives while an answer is overdue.
 //
+// Of soft limits whose counts endure, what the leader admits is counted as own use when the call is decided, so that
+// reports take it to the next leader (Answer.Report).
+//
 // A decide request whose answer is not used (it came too late, or never, or another limit refused the call) is
 // cancelled: reports of the key name it until they are answered, and the leader takes back what it booked. So code
 // that asks a leader for a Call either passes the answer to the Call, or calls Cancel.

@@ -75,7 +75,7 @@ func (a *Aggregator) tallyAnswer(an *answer, refused bool) {
 	case s == nil || an.ask.Cost <= 0 || !an.used:
 	case !an.is.Allowed:
 		s.sum.add(0, an.ask.Cost)
-	case !refused:
+	case !refused && !an.is.Report:
 		s.sum.add(an.ask.Cost, 0)
 	}
 }

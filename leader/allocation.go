@@ -104,6 +104,7 @@ type delta struct {
 	owed, alone         quota.Units // parts of over: charged after the fact; admitted while cut off
 	cutOffSince         quota.Time  // earliest time at which alone was admitted
 	late                quota.Units // part of used and over that belongs to a window that has ended
+	known               quota.Units // further use that was counted when this leader admitted it
 	back                quota.Units // returned to the pool; negative if less is left than was out
 }
 
@@ -111,9 +112,55 @@ func (d delta) attempted() quota.Units { return (d.used + d.over).Plus(d.refused
 
 // void removes all tokens and rates of the member: the window has ended, or the key is closed.
 func (al *allocation) void() {
+	al.endAnswered()
 	al.out, al.returnable, al.held, al.rate, al.charged = 0, 0, 0, 0, 0
 	al.cap, al.capped, al.awaited, al.unacked, al.unackedTokens = 0, 0, 0, al.unacked[:0], 0
 	al.carriedOver = false
+}
+
+// answer moves the cost of an admitted decide request from the pool to the member.
+func (al *allocation) answer(cost quota.Units) {
+	al.out, al.returnable, al.log().answered = al.out+cost, al.returnable+cost, al.log().answered+cost
+}
+
+// answered is the part of out that decide requests of the member used, and that it has not reported yet.
+func (al *allocation) answered() quota.Units {
+	if al.logged == nil {
+		return 0
+	}
+	return al.logged.answered
+}
+
+// takeAnswered takes back up to u that decide requests used, and returns the part that has not overflowed.
+func (al *allocation) takeAnswered(u quota.Units) (back quota.Units) {
+	if u = min(u, al.answered()); u == 0 {
+		return 0
+	}
+	back = min(u, al.returnable)
+	al.out, al.returnable, al.logged.answered = al.out-u, al.returnable-back, al.logged.answered-u
+	return back
+}
+
+// known returns how much of the use in a report this leader has counted when it admitted it, in windows that have
+// ended and in the present one, and forgets it. As much of the late use as may be was overdrawn.
+func (al *allocation) known(d *delta) (ended, current quota.Units) {
+	g := al.logged
+	if g == nil {
+		return 0, 0
+	}
+	ended = min(d.late, d.used, g.ended)
+	late := max(0, d.late-d.over, ended) // part of used
+	current = min(d.used-min(late, d.used), g.answered)
+	g.ended, g.answered = g.ended-ended, g.answered-current
+	return ended, current
+}
+
+// endAnswered notes that the window has ended in which the leader admitted what is answered.
+func (al *allocation) endAnswered() {
+	if u := al.answered(); u > 0 {
+		al.takeAnswered(u)
+		al.logged.ended += u
+	}
 }
 
 // begin starts an epoch. The counters start such that the first settle charges the part that no
@@ -207,11 +254,16 @@ func (al *allocation) settle(now, started quota.Time, e *quota.ReportEntry, limi
 	if limit.Ceiling == quota.Hard { // it holds at most its cap, however old the report is; the rest it may have spent
 		standing = min(standing, max(held, al.capped).Plus(al.unackedTokens))
 	}
-	left, ret := al.out-d.used, al.returnable
+	ended, current := al.known(&d)
+	d.known, d.late = ended+current, d.late-ended
+	left, ret := al.out-d.used+ended, al.returnable
+	d.used -= d.known
+	standing += min(al.answered(), max(0, ret-standing)) // the rest has overflowed
+	out += al.answered()
 	al.out, al.returnable, al.held, al.inFlight = out, standing, min(held, burst), e.InFlight
 	d.back = min(left, ret) - standing
 	if limit.Ceiling == quota.Hard && limit.Kind == quota.TokenBucket {
-		d.back = al.splitExact(left, max(0, e.Returned-al.returned), ret-d.used)
+		d.back = al.splitExact(left, max(0, e.Returned-al.returned), ret-d.used-current)
 	}
 	al.returned = e.Returned
 	al.want, al.restored, al.carriedOver = e.Want, false, false

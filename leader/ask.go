@@ -48,6 +48,12 @@ func (l *Ledger) answer(now quota.Time, q *quota.Ask) (quota.Answer, booking) {
 	booked.taken, booked.tried, booked.admitted = booked.taken-b.pool.Level(), booked.tried+b.attempted, booked.admitted+b.admitted
 	booked.window, _ = b.pool.Bounds()
 	b.noteAsked(q)
+	if out.Allowed && q.Cost > 0 && !q.Force && b.limit.ReportsAnswers() {
+		if al := b.answering(now, q); al != nil {
+			al.answer(q.Cost)
+			out.Report, booked.report = true, true
+		}
+	}
 	out.WindowStart = booked.window
 	out.Level, out.Aside, out.ResetAfter = b.level(), l.aside(now, b), b.resetAfter(now)
 	if out.Why == quota.WhyOverLimit && out.Aside > 0 && b.pool.Level().Plus(out.Aside) >= q.Cost {
@@ -109,13 +115,35 @@ func (b *bucket) noteAsked(q *quota.Ask) {
 }
 
 // allocationOf returns the allocation of the requesting process; nil if it has none.
-func (b *bucket) allocationOf(q *quota.Ask) *allocation {
+func (b *bucket) allocationOf(q *quota.Ask) *allocation { return b.process(q.From, q.Incarnation) }
+
+// process returns the allocation of a living process; nil if it has none.
+func (b *bucket) process(node quota.NodeID, inc quota.Incarnation) *allocation {
 	for i := range b.allocations {
-		if al := &b.allocations[i]; al.node == q.From && al.inc == q.Incarnation && !al.dead {
+		if al := &b.allocations[i]; al.node == node && al.inc == inc && !al.dead {
 			return al
 		}
 	}
 	return nil
+}
+
+// answering returns the allocation of the requesting process, adding it if necessary; nil for a request without a
+// name, and for a process that counts as dead.
+func (b *bucket) answering(now quota.Time, q *quota.Ask) *allocation {
+	if q.ID == 0 {
+		return nil
+	}
+	for i := range b.allocations {
+		if al := &b.allocations[i]; al.node == q.From && al.inc >= q.Incarnation && al.dead {
+			return nil
+		}
+	}
+	if al := b.allocation(now, q.From, q.Incarnation); al != nil {
+		return al
+	}
+	return b.addAllocation(allocation{
+		openState: openState{node: q.From, inc: q.Incarnation, closed: true}, demandState: demandState{reported: now},
+	})
 }
 
 func (b *bucket) count(now quota.Time, cost quota.Units, allowed bool) {

@@ -196,6 +196,7 @@ func (b *bucket) roll(now quota.Time) {
 	for i := range b.allocations {
 		// An earlier leader that paused across the end of the window grants by the same promise in
 		// each window, to members that have not heard of this term. So these tokens stay out.
+		b.allocations[i].endAnswered()
 		if al := &b.allocations[i]; al.restored && !al.dead && now < al.lease.Add(leaseSlack) && al.out > 0 {
 			al.carriedOver = true
 			continue
@@ -339,7 +340,7 @@ func (b *bucket) learn(now quota.Time, al *allocation, e *quota.ReportEntry) {
 	if b.endures() {
 		al.resume(now, e)
 	}
-	if e.Learn.HasLevel && (!b.endures() || b.limit.AsksLeader()) {
+	if e.Learn.HasLevel && (!b.endures() || b.limit.AsksLeader() && !b.limit.ReportsAnswers()) {
 		told := e.Learn.Level.Plus(b.refill(e.Learn.Age)).Plus(b.forgiven - b.admitted)
 		if level := b.level(); level > told {
 			b.pool.Add(told.Plus(-level))
@@ -407,7 +408,7 @@ func (b *bucket) book(al *allocation, d delta) {
 	}
 	b.attempted = b.attempted.Plus(d.attempted())
 	b.admitted = b.admitted.Plus(d.used + d.over)
-	if d.used+d.over > 0 || d.refunded > 0 {
+	if d.used+d.known+d.over > 0 || d.refunded > 0 {
 		b.dirty = true
 	}
 }
@@ -420,6 +421,9 @@ func (b *bucket) close(now quota.Time, al *allocation, e *quota.ReportEntry, ack
 	b.pool.Add(min(al.out, al.returnable))
 	b.dirty = b.dirty || b.promises() && (al.log().promised.high > al.log().promised.total || !al.closed)
 	al.void()
+	if al.logged != nil {
+		al.logged.ended = 0
+	}
 	al.demand, al.closed = 0, true // what is in flight stays counted until a later opening reports
 	b.wakeBy(now.Add(linger))
 	al.unplan()

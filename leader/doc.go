@@ -154,8 +154,14 @@
 // stays exact. Reserved future tokens are debt of the pool and are reversed in the same way; a
 // caller that received a later time before that still waits that long.
 //
-// Two bounds and a change of leaders make this inexact. The ledger remembers the newest 4096 decide
-// requests of a member, for an hour after the last. A member keeps 4096 cancelled ones of a key. A
-// new leader knows none: the bookings of an earlier leader stay in the level that it takes over. In
-// these cases the counts are too high, by the decide requests that were under way.
+// Two bounds make this inexact. The ledger remembers the newest 4096 decide requests of a member,
+// for an hour after the last. A member keeps 4096 cancelled ones of a key. In these cases the counts
+// are too high, by the decide requests that were under way.
+//
+// A new leader knows no decide requests. Under soft, where counts endure
+// (quota.Limit.ReportsAnswers), an answer moves the cost from the pool to the member's out, and the
+// member reports it as use (allocation.answered): it changes nothing for the leader that admitted
+// it, and a new leader books it beyond the mark, like any other use. What the member does not
+// report returns when it closes the key. For other limits the bookings of an earlier leader stay in
+// the level that a new one takes over, so it may count requests that were under way.
 package leader

@@ -18,5 +18,5 @@
 //	demandState     136  reported reportWithin demand live using deficit awaited unmet unmetAt recalled counts tried admit asked
 //	countState       88  used over refused refunded returned owed alone inFlight overflowed lastUsed lastReturned
 //	durableState     24  saved want logged
-//	logged          136  promised pending planned diedAt
+//	logged          152  promised pending planned answered ended diedAt
 package leader

@@ -150,7 +150,9 @@ type logged struct {
 	promised promise   // committed
 	pending  []promise // in checkpoints that are not known to be committed, oldest first
 	planned  planned
-	diedAt   quota.Time // if it is dead
+	answered quota.Units // see allocation.answered
+	ended    quota.Units // the same, of windows that have ended: no longer out
+	diedAt   quota.Time  // if it is dead
 }
 
 // log returns logged, creating it. It is for buckets whose counts endure.

@@ -35,9 +35,10 @@ func (al *allocation) clear() {
 
 // markDead marks the process as dead: its tokens stay out until its journal is reported.
 func (al *allocation) markDead(now quota.Time) {
-	out, ret := al.out, al.returnable
+	out, ret, answered := al.out, al.returnable, al.answered()
 	al.void()
 	al.out, al.returnable, al.dead, al.closed = out, ret, true, true
+	al.log().answered = answered
 	al.log().diedAt = now
 	al.demand, al.live, al.tried, al.admit = 0, 0, 0, 0
 	al.unplan()
@@ -168,13 +169,14 @@ func (b *bucket) settleDead(al *allocation, e *quota.ReportEntry, total quota.Un
 	}
 	b.pool.Add(min(al.out-used, al.returnable).Plus(late).Plus(back))
 	if b.tier.Kind != quota.TokenBucket { // of a token bucket it may be the held tokens
-		b.admitted, b.attempted = b.admitted.Plus(used), b.attempted.Plus(used)
+		uncounted := used - min(used, al.answered())
+		b.admitted, b.attempted = b.admitted.Plus(uncounted), b.attempted.Plus(uncounted)
 	}
 	if used > 0 || back > 0 || al.out > 0 {
 		b.dirty, al.final = true, false
 	}
 	al.over, al.refunded = al.over.Plus(max(0, total-known)), max(al.refunded, e.Refunded)
-	al.out, al.returnable = 0, 0
+	al.out, al.returnable, al.log().answered = 0, 0, 0
 	return used
 }
 

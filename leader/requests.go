@@ -40,6 +40,7 @@ type booking struct {
 	at, window      quota.Time
 	taken           quota.Units // taken from the pool; below 0 is added to it
 	tried, admitted quota.Units
+	report          bool // the member reports it: see allocation.answered
 }
 
 // requester returns the record of a member's incarnation; nil if a later one is known.
@@ -102,7 +103,7 @@ func (l *Ledger) answerOnce(now quota.Time, q *quota.Ask) quota.Answer {
 
 // repeat returns the same answer, with the present level.
 func (l *Ledger) repeat(now quota.Time, q *quota.Ask, was *decideRequest) quota.Answer {
-	out := quota.Answer{Allowed: was.allowed, Why: was.why, Wait: was.wait, RetryAfter: was.retry, WindowStart: was.window}
+	out := quota.Answer{Allowed: was.allowed, Why: was.why, Wait: was.wait, RetryAfter: was.retry, WindowStart: was.window, Report: was.report}
 	if b := l.bucket(q.Key); b != nil {
 		b.advance(now)
 		out.Level, out.Aside, out.ResetAfter = b.level(), l.aside(now, b), b.resetAfter(now)
@@ -122,7 +123,7 @@ func (l *Ledger) cancel(now quota.Time, b *bucket, r *quota.Report, ids []quota.
 	}
 	for _, id := range ids {
 		if q, ok := s.known[id]; ok && q.incarnation == b.incarnation {
-			b.unbook(now, &q.booking)
+			b.unbook(now, &q.booking, b.process(r.From, r.Incarnation))
 		}
 		s.remember(id, decideRequest{why: quota.WhyNotHeld, retry: l.cfg.Sync})
 	}
@@ -131,17 +132,25 @@ func (l *Ledger) cancel(now quota.Time, b *bucket, r *quota.Report, ids []quota.
 // unbook reverses a booking. The counts become as if it had not happened. The level does too,
 // except for a window that has ended, and for a booking before the key was reset or its limit
 // changed: there nothing returns, because the level would be unknown.
-func (b *bucket) unbook(now quota.Time, booked *booking) {
+func (b *bucket) unbook(now quota.Time, booked *booking, al *allocation) {
 	b.attempted = max(0, b.attempted.Plus(-booked.tried))
 	b.admitted = max(0, b.admitted.Plus(-booked.admitted))
 	b.dirty = true
 	b.wakeBy(now.Add(linger))
 	start, _ := b.pool.Bounds()
+	if start != booked.window && booked.report && al != nil && al.logged != nil {
+		al.logged.ended -= min(al.logged.ended, booked.taken)
+	}
 	if start != booked.window || booked.at <= b.fresh {
 		return
 	}
 	back := booked.taken
-	if back > 0 {
+	switch {
+	case booked.report && al == nil:
+		back = 0
+	case booked.report:
+		back = al.takeAnswered(back)
+	case back > 0:
 		back = min(back, b.rooms.since(booked.at, b.room()))
 		b.rooms.fill(booked.at, back)
 	}

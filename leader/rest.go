@@ -387,6 +387,6 @@ func (al *allocation) numbers(w *numbers, l *Ledger) {
 	p := &g.promised
 	whole(w, &p.seq)
 	w.times(&p.at, &p.until, &g.diedAt)
-	w.amounts(&p.total, &p.high, &p.rate, &p.cap, &p.back, &g.planned.tokens, &g.planned.rate, &g.planned.cap)
+	w.amounts(&p.total, &p.high, &p.rate, &p.cap, &p.back, &g.answered, &g.ended, &g.planned.tokens, &g.planned.rate, &g.planned.cap)
 	w.flags(&p.final, &p.beyondLog, &g.planned.short)
 }

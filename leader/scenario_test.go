@@ -207,12 +207,15 @@ func (w *world) override(t *testing.T, d *datadriven.TestData) string {
 }
 
 func (w *world) ask(t *testing.T, d *datadriven.TestData) string {
-	key, cost, overdrawn := "k", 0.0, 0.0
+	key, cost, overdrawn, from, id := "k", 0.0, 0.0, "", uint64(0)
 	d.MaybeScanArgs(t, "key", &key)
+	d.MaybeScanArgs(t, "id", &id)
+	d.MaybeScanArgs(t, "from", &from)
 	d.MaybeScanArgs(t, "cost", &cost)
 	d.MaybeScanArgs(t, "overdrawn", &overdrawn)
+	m := w.member(from)
 	a := w.ledger.Ask(w.now, []quota.Ask{{
-		Key: theKey(key), Cost: quota.Units(cost * float64(quota.Token)), MaxWait: scanTime(t, d, "wait"), Force: d.HasArg("force"),
+		From: quota.NodeID(from), Incarnation: m.inc, ID: quota.Seq(id), Key: theKey(key), Cost: quota.Units(cost * float64(quota.Token)), MaxWait: scanTime(t, d, "wait"), Force: d.HasArg("force"),
 		Overdrawn: quota.Units(overdrawn * float64(quota.Token)),
 	}})[0]
 	word := "refused"
@@ -220,6 +223,10 @@ func (w *world) ask(t *testing.T, d *datadriven.TestData) string {
 		word = "allowed"
 	}
 	out := fmt.Sprintf("%s, %v, level %s", word, a.Why, show(a.Level))
+	if a.Report {
+		m.key(key, w.now).used += quota.Units(cost * float64(quota.Token))
+		out += ", to report"
+	}
 	if a.Unsaved {
 		out += ", waits for the log"
 	}
@@ -256,15 +263,21 @@ func (w *world) member(name string) *fakeMember {
 	return w.members[name]
 }
 
+// key returns the member's state of a key.
+func (m *fakeMember) key(key string, now quota.Time) *fakeKey {
+	k := m.keys[key]
+	if k == nil {
+		k = &fakeKey{epoch: 1, from: now}
+		m.keys[key] = k
+	}
+	return k
+}
+
 func (w *world) report(t *testing.T, d *datadriven.TestData) string {
 	name, key := d.CmdArgs[0].Key, "k"
 	d.MaybeScanArgs(t, "key", &key)
 	m := w.member(name)
-	k := m.keys[key]
-	if k == nil {
-		k = &fakeKey{epoch: 1, from: w.now}
-		m.keys[key] = k
-	}
+	k := m.key(key, w.now)
 	tokens := func(arg string) quota.Units {
 		v := 0.0
 		d.MaybeScanArgs(t, arg, &v)

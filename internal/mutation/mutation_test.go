@@ -26,6 +26,8 @@ var mutations = []mutation{
 	{"reports of an earlier process are booked", "leader/ledger.go", "if r.Incarnation < m.inc {", "if false {"},
 	{"reports of another term are booked", "leader/ledger.go", "if r.Range != l.id || r.Term != l.term {", "if r.Range != l.id {"},
 	{"a decide request that arrives again is booked again", "leader/requests.go", "if was, ok := s.known[q.ID]; ok {", "if was, ok := s.known[q.ID]; ok && false {"},
+	{"an answered use is booked again when it is reported", "leader/allocation.go", "	current = min(d.used-min(late, d.used), g.answered)\n", "	current = 0 * late\n"},
+	{"an answer stays in the level that the log keeps", "leader/allocation.go", "al.returnable+cost, al.log().answered+cost", "al.returnable, al.log().answered+cost"},
 	{"an unused answer stays booked", "leader/requests.go", "	b.pool.Add(back)\n", ""},
 
 	// Grants.
@@ -67,6 +69,8 @@ var mutations = []mutation{
 	{"an old grant is applied again", "aggregator/apply.go", "b.term == rt.term && e.Seq <= b.applied", "b.term == rt.term && e.Seq < b.applied"},
 	{"any answer acknowledges the last report", "aggregator/apply.go", "if b.pending == 0 || e.Ack != b.pending {", "if b.pending == 0 {"},
 	{"a fraction of a token stays with a member", "aggregator/collect.go", "		keep = min(keep, max(0, quota.Units(b.hot().held.Load())))\n", ""},
+	{"a charge is reported before its call is decided", "aggregator/state.go", "	c.over, c.used = c.over-beyond, c.used-(b.undecided-beyond)\n", "	_ = beyond\n"},
+	{"a key closes while a call that charged it is undecided", "aggregator/collect.go", "mayClose := b.allocated == 0 && b.undecided == 0", "mayClose := b.allocated == 0"},
 	{"a refused call keeps its charges", "aggregator/call.go", "			c.Need = Nothing // no leader can change that\n			c.undo(0)\n", "			c.Need = Nothing\n"},
 	{"a leader is asked although another limit refuses", "aggregator/decide.go", "		d.Allowed = true // unless", "		d.Allowed = false // unless"},
 

@@ -106,6 +106,10 @@ func (l *Limit) CountsLong() bool {
 // because callers queue for future tokens in order of arrival.
 func (l *Limit) AsksLeader() bool { return l.Decide == AtLeader || l.MaxDebt > 0 }
 
+// ReportsAnswers reports whether members report what the leader has admitted for them as their own use, so that a new
+// leader books it as it books local decisions. Hard limits do not: there the log bounds what the leader admits.
+func (l *Limit) ReportsAnswers() bool { return l.AsksLeader() && l.Ceiling == Soft && l.Endures() }
+
 // MayAsk reports whether the leader decides requests that memory does not settle, or all. In Auto it
 // does under hard, except where CountsLong: an answer that is lost with the leader would be counted.
 func (l *Limit) MayAsk() bool {

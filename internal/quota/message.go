@@ -361,6 +361,8 @@ type Answer struct {
 	// WindowStart is the start of the deciding window, on the leader's clock; 0 if the limit has
 	// none.
 	WindowStart Time
+	// Report reports that the requester counts the admitted cost as its own use, and reports it.
+	Report bool
 	// Unsaved reports that the leader cannot decide before a checkpoint is committed: ask again
 	// after the next one. It is not sent to members.
 	Unsaved bool

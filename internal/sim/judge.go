@@ -264,7 +264,7 @@ func (j *judge) counts() {
 	switch {
 	case len(j.terms) == 1 && len(j.Faults) == 0 && quiet >= settle:
 		j.holds(CountsOnce, j.res.Lost == 0, "%d of %d admitted tokens are not in the books", j.res.Lost, j.res.Admitted)
-	case j.Limit.Endures() && !j.asks() && quiet >= 10*time.Second && j.long():
+	case j.Limit.Endures() && !(j.asks() && j.Limit.Ceiling == quota.Hard) && quiet >= 10*time.Second && j.long():
 		j.endured()
 	}
 }
@@ -287,9 +287,7 @@ func (j *judge) endured() {
 	if j.Limit.Ceiling == quota.Soft && told > j.Limit.Burst { // what remains is never below 0
 		told = j.Limit.Burst
 	}
-	// A decide request whose answer nobody received may stay counted, if its node died.
-	unknown := j.asking.Tokens()
-	j.holds(CountsOnce, told <= booked && booked <= told+unknown, "%d counted in the end, %d were admitted, and of %d nobody knows", booked, told, unknown)
+	j.holds(CountsOnce, booked == told, "%d counted in the end, %d were admitted", booked, told)
 }
 
 // learning requires that a successor has learned soon, if one leader died and nothing else went

@@ -287,6 +287,7 @@ func slow() []quota.Limit {
 		ruleOf("waits", perHour(10), waiting(time.Second, time.Second)),
 		ruleOf("precious", perHour(10), atLeader),
 		ruleOf("precious-hard", perHour(10), atLeader, hard),
+		ruleOf("precious-day", quota.Window(quota.FixedWindow, 10, 24*time.Hour), atLeader),
 		ruleOf("fixed", quota.Window(quota.FixedWindow, 10, 24*time.Hour)),
 		ruleOf("sliding", quota.Window(quota.SlidingWindow, 10, 24*time.Hour)),
 		ruleOf("periodic", quota.Window(quota.PeriodicRefill, 10, 24*time.Hour)),

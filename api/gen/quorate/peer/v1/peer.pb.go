@@ -6052,8 +6052,10 @@ type AskAnswer struct {
 	Aside int64 `protobuf:"varint,8,opt,name=aside,proto3" json:"aside,omitempty"`
 	// Start of the window in which it was decided, on the leader's clock; 0 without one.
 	WindowStartUnixNanos int64 `protobuf:"varint,9,opt,name=window_start_unix_nanos,json=windowStartUnixNanos,proto3" json:"window_start_unix_nanos,omitempty"`
-	unknownFields        protoimpl.UnknownFields
-	sizeCache            protoimpl.SizeCache
+	// Whether the requester counts the cost as its own use, and reports it.
+	Report        bool `protobuf:"varint,10,opt,name=report,proto3" json:"report,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *AskAnswer) Reset() {
@@ -6147,6 +6149,13 @@ func (x *AskAnswer) GetWindowStartUnixNanos() int64 {
 		return x.WindowStartUnixNanos
 	}
 	return 0
+}
+
+func (x *AskAnswer) GetReport() bool {
+	if x != nil {
+		return x.Report
+	}
+	return false
 }
 
 // CallSettle settles or renews a reservation, or asks about it.
@@ -9362,7 +9371,7 @@ const file_quorate_peer_v1_peer_proto_rawDesc = "" +
 	"\toverdrawn\x18\a \x01(\x03R\toverdrawn\x12\x0e\n" +
 	"\x02id\x18\b \x01(\x04R\x02id\"E\n" +
 	"\rCallAskResult\x124\n" +
-	"\aanswers\x18\x01 \x03(\v2\x1a.quorate.peer.v1.AskAnswerR\aanswers\"\xa5\x02\n" +
+	"\aanswers\x18\x01 \x03(\v2\x1a.quorate.peer.v1.AskAnswerR\aanswers\"\xbd\x02\n" +
 	"\tAskAnswer\x12\x18\n" +
 	"\aallowed\x18\x01 \x01(\bR\aallowed\x12\x10\n" +
 	"\x03why\x18\x02 \x01(\rR\x03why\x12\x1d\n" +
@@ -9373,7 +9382,9 @@ const file_quorate_peer_v1_peer_proto_rawDesc = "" +
 	"\x11reset_after_nanos\x18\x06 \x01(\x03R\x0fresetAfterNanos\x12\x12\n" +
 	"\x04term\x18\a \x01(\x04R\x04term\x12\x14\n" +
 	"\x05aside\x18\b \x01(\x03R\x05aside\x125\n" +
-	"\x17window_start_unix_nanos\x18\t \x01(\x03R\x14windowStartUnixNanos\"m\n" +
+	"\x17window_start_unix_nanos\x18\t \x01(\x03R\x14windowStartUnixNanos\x12\x16\n" +
+	"\x06report\x18\n" +
+	" \x01(\bR\x06report\"m\n" +
 	"\n" +
 	"CallSettle\x12\x16\n" +
 	"\x06handle\x18\x01 \x01(\tR\x06handle\x12\x12\n" +
