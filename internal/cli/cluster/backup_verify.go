@@ -122,7 +122,7 @@ func inspectBackup(in io.Reader, name string, stderr io.Writer) (*backup.Content
 func printBackup(p *render.Page, c *backup.Content) {
 	m := &c.Meta
 	fmt.Fprintf(p, "cluster    %s, %s, made by version %s\nas of      %s\nlimits     version %d: %s; %s in the history\noverrides  %d\npolicies   %d in %s\nsecurity   %s, %s\n\n",
-		phrase.Show(c.Cluster), phrase.Plural(int(c.Head.Ranges), "range"), render.OrDash(c.Software), c.At.Format(time.RFC3339Nano),
+		phrase.Show(c.Cluster), phrase.Plural(c.Head.Ranges, "range"), render.OrDash(c.Software), c.At.Format(time.RFC3339Nano),
 		m.LimitsVersion, phrase.Plural(m.Limits, "limit"), phrase.Plural(m.Versions, "version"), m.Overrides, m.Policies, phrase.Plural(m.PolicyConfigs, "config"),
 		phrase.Plural(m.Bindings, "role binding"), phrase.Plural(m.Tokens, "bearer token"))
 	t := render.NewTable("GROUP", "INDEX", "TERM", "BYTES", "ACCOUNTS", "REQUEST IDS", "TRANSACTIONS", "LEVELS", "SHA-256")

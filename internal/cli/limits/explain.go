@@ -295,11 +295,11 @@ func decideSentences(l *quota.Limit, nodes int) string {
 	if all := slices.Compact(slices.Clone(each)); len(all) == 1 {
 		return " " + all[0]
 	}
-	out := ""
+	var out strings.Builder
 	for i, words := range each {
-		out += fmt.Sprintf(" Tier %d: %s", i+1, words)
+		fmt.Fprintf(&out, " Tier %d: %s", i+1, words)
 	}
-	return out
+	return out.String()
 }
 
 // decideWords says where a limit with one tier is decided, as docs/explanation/accuracy.md does.
