@@ -59,7 +59,8 @@ for the time of --for. The first node that answers asks the others; a message
 says whose events are missing if a node does not answer. The command reconnects
 after a lost connection. Nodes store no events, so none before the start of the
 command are printed: "quorate history" has the counts of the past, "quorate
-audit" the changes.
+audit" the changes. Client processes that decide in their own memory send no
+events of these decisions.
 
 If the terminal is too slow, events are dropped, and the command prints how
 many; requests are never slowed. -o json prints one object per line, -o csv one
