@@ -11,9 +11,9 @@ import (
 )
 
 // TestExact compares a hard limit with one central bucket that charges every admission when it
-// happens: the free pool plus the tokens that members hold never exceed the level of that bucket.
-// Reports and answers are lost, members are silent for seconds, and leaders die with the record of
-// what they answered since the last line of the log.
+// happens: neither the tokens that members hold, nor these plus the free pool, which may be in debt,
+// ever exceed the level of that bucket. Reports and answers are lost, members are silent for
+// seconds, and leaders die with the record of what they answered since the last line of the log.
 func TestExact(t *testing.T) {
 	for seed := range uint64(600) {
 		playExact(t, seed)
@@ -258,6 +258,9 @@ func (g *exactGame) check() {
 	if all := g.all(); all > g.central.Level()+exactRounding {
 		g.t.Errorf("%s tokens are free, and %s in all with what members hold; the central bucket has %s", show(g.free()), show(all), show(g.central.Level()))
 	}
+	if held := g.all() - g.free(); held > g.central.Level()+exactRounding {
+		g.t.Errorf("members hold %s tokens; the central bucket has %s", show(held), show(g.central.Level()))
+	}
 }
 
 // busy makes members use all their tokens for a second, and ask for more, until they have the whole
@@ -340,4 +343,21 @@ func TestAnswersEndBesideRates(t *testing.T) {
 	if got := g.all(); got < g.central.Level()-exactRounding {
 		t.Errorf("%s in all; want all that the central bucket has, %s", show(got), show(g.central.Level()))
 	}
+}
+
+// TestCapBoundsTokens: a member gets no tokens for which another could accrue the room: when it has,
+// both would hold more than the burst.
+func TestCapBoundsTokens(t *testing.T) {
+	g := newExact(t, &quota.Limit{Burst: 100, Rate: quota.Rate{Tokens: 100, Per: time.Second}})
+	a, b := &g.members[0], &g.members[1]
+	g.busy(a)
+	g.ask(b, -100, false)
+	g.report(b, 100, false)
+	g.checkpoint() // what the log promises bounds b too
+	g.report(b, 100, false)
+	if b.held < 80*quota.Token {
+		t.Fatalf("b holds %s; want nearly all", show(b.held))
+	}
+	g.pass(200 * time.Millisecond) // a accrues up to its cap
+	g.check()
 }
