@@ -4,7 +4,7 @@ import "testing"
 
 // heuristics are the guesses of the core, each turned off. Exactness does not rest on them: they decide how
 // much of a limit is used, how fairly, and how often members report. Above each is the test that failed
-// without it on 27 November 2026. A heuristic that no test misses needs a scenario, or goes.
+// without it on 27 or 28 November 2026. A heuristic that no test misses needs a scenario, or goes.
 var heuristics = []mutation{
 	// The leader's division.
 	// TestOneNode.
@@ -23,11 +23,13 @@ var heuristics = []mutation{
 	{"a member without enough of its part disturbs others", "leader/divide.go", "const enough = 0.8\n", "const enough = 0.0\n"},
 	// TestClients/skewed_soft.
 	{"requests that come in clumps are no surge", "leader/demand.go", "		if size < fewest {\n", "		if true || size < fewest {\n"},
-	// missed by nothing.
-	{"a request of a clump is granted whole", "leader/divide.go", "		t.least = size\n", "		t.least = t.least + 0\n"},
+	// TestReach at full speed, hard-local-on-off-3x-n3-c10: 5.6 % too few, bound 5.3. The mean of 20 seeds is the same.
+	{"under hard, a request of a clump is granted whole", "leader/divide.go", "max(token, min(float64(e.Want), t.least))", "max(token, 0*min(float64(e.Want), t.least))"},
+	// TestSmallParts.
+	{"under hard, a rate of less than a quarter of a clump an interval is none", "leader/deficit.go", "max(token, t.least/4)", "max(token, 0*t.least/4)"},
 	// TestFloodEarnsLittle.
 	{"a rate of less than a token an interval is none", "leader/deficit.go", "	return !t.scattered && float64(rate)", "	return true || !t.scattered && float64(rate)"},
-	// missed by nothing.
+	// TestSmallParts.
 	{"no rate where a part of the burst is less than half a clump", "leader/divide.go", "t.burst*t.weight < size/2", "t.burst*t.weight < 0*size"},
 	// TestMaxMin.
 	{"a member that had less than its part gets more", "leader/deficit.go", "	if !b.tracksDeficit() {\n		return fair\n	}\n", "	if true {\n		return fair\n	}\n"},
@@ -43,7 +45,7 @@ var heuristics = []mutation{
 	{"what callers wait for counts as spent", "leader/divide.go", "	al.awaited = min(tokens, e.Want)\n", "	al.awaited = 0\n"},
 	// TestClients/skewed_soft.
 	{"a flooding member receives a lower level", "leader/level.go", "	spent := b.overdrew(al)\n", "	spent := b.overdrew(al) && false\n"},
-	// missed by nothing.
+	// TestSmallParts.
 	{"others' demand counts less a standard deviation", "leader/level.go", "sum-math.Sqrt(sum*b.batchSize())", "sum-0*math.Sqrt(sum*b.batchSize())"},
 	// TestLeaderKilled.
 	{"others' demand counts", "leader/level.go", "			sum += o.live\n", "			sum += 0 * o.live\n"},
@@ -51,11 +53,11 @@ var heuristics = []mutation{
 	{"use that was not reported yet is foreseen", "leader/level.go", "			sum += o.using * age.Seconds()\n", "			sum += 0 * o.using * age.Seconds()\n"},
 	// TestScarce.
 	{"the leader decides where tokens are few", "leader/divide.go", "	members := 0\n", "	if true {\n		return false\n	}\n	members := 0\n"},
-	// missed by nothing.
+	// TestSmallParts.
 	{"a member is asked back only what it does not need", "leader/push.go", "		need += deviations*math.Sqrt(need*size) + size\n", "		need += 0 * (deviations*math.Sqrt(need*size) + size)\n"},
 
 	// The member's estimate and its reports.
-	// missed by nothing.
+	// TestSmallParts.
 	{"a fraction that others may have used refuses nobody", "aggregator/decide.go", "	if est < cost && est > 0 && b.presumed < quota.Token/2 {\n", "	if false && est < cost && est > 0 && b.presumed < quota.Token/2 {\n"},
 	// TestClientsOfLateNodes.
 	{"a client admits no more than its part of a guess", "aggregator/decide.go", "	b.bound = est >= cost && !b.mayGuess(", "	b.bound = false && est >= cost && !b.mayGuess("},
@@ -67,7 +69,7 @@ var heuristics = []mutation{
 	{"a large overdraft is reported at once", "aggregator/decide.go", "		if !b.largeOverdraft && b.over", "		if false && !b.largeOverdraft && b.over"},
 	// TestBurstOnAllNodes.
 	{"a key that was idle overdraws a quarter of its part", "aggregator/state.go", "		nodes *= 4\n", "		nodes *= 1\n"},
-	// missed by nothing.
+	// TestSmallParts.
 	{"a key asks before it has used up what it holds", "aggregator/apply.go", "	low := perSecond(b.demand, 2*rt.rtt)\n", "	low := perSecond(b.demand, 0*rt.rtt)\n"},
 	// TestClients/skewed_soft.
 	{"more use than expected is reported at once", "aggregator/apply.go", "	return max(low, held-b.expected(e.Again))\n", "	return low\n"},
@@ -79,7 +81,7 @@ var heuristics = []mutation{
 	{"a key that asked while a report was on its way asks again", "aggregator/apply.go", "	if b.askAgain && ", "	if false && b.askAgain && "},
 	// TestMixedCosts.
 	{"grants pay for what was overdrawn", "aggregator/apply.go", "	b.repay()\n", ""},
-	// missed by nothing.
+	// TestSmallParts.
 	{"others' demand is believed for three intervals", "aggregator/apply.go", "const demandIntervals = 3\n", "const demandIntervals = 1000\n"},
 	// TestShare.
 	{"cut off, a member's share rises slowly", "aggregator/alone.go", "	shareRises = 3 * time.Second\n", "	shareRises = 200 * time.Millisecond\n"},
