@@ -238,7 +238,11 @@ func (l *Ledger) tokens(now quota.Time, b *bucket, al *allocation, e *quota.Repo
 		if left := pool - part - t.total*horizon; left > 0 {
 			part += left * spare * t.part(token/l.cfg.Sync.Seconds(), len(l.members))
 		}
-		part = min(part, l.room(b, al))
+		room := l.room(b, al)
+		if al.rate > 0 && t.total*horizon > pool {
+			room = min(room, max(t.burst*t.weight, token)-float64(b.holds(al)))
+		}
+		part = min(part, max(0, room))
 	}
 	u := max(quota.RoundUnits(min(part, pool)), b.keptOfReturned(al, want))
 	if al.rate == 0 {

@@ -38,7 +38,7 @@ var mutations = []mutation{
 	{"rates exceed the limit's", "leader/divide.go", "rate := min(quota.RoundUnits(want), b.gains-others)", "rate := quota.RoundUnits(want)"},
 	{"the old rate is forgotten before the member has heard", "leader/divide.go", "al.charged = max(al.charged, al.rate)", "al.charged = al.rate"},
 	{"caps exceed the burst", "leader/divide.go", "limit = min(limit, b.limit.BurstUnits()-othersCap(b, al))", "limit = min(limit, b.limit.BurstUnits())"},
-	{"a member's cap is no bound for its tokens", "leader/divide.go", "part = min(part, l.room(b, al))", "part = max(part, 0)"},
+	{"a member's cap is no bound for its tokens", "leader/divide.go", "part = min(part, max(0, room))", "part = max(part, 0)"},
 	{"nothing is recalled", "leader/push.go", "	o.recalled = now\n", "	return\n"},
 	{"too few tokens are divided", "leader/divide.go", "	least := max(2*b.batchSize(), 8*float64(quota.Token))\n", "	least := 0.0\n"},
 
