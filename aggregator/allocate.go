@@ -167,8 +167,6 @@ func (a *Aggregator) describe(now quota.Time, b *bucket, fromNode *Allocation, e
 	fromNode.NoneFree, fromNode.HasLevel, fromNode.CutOff, fromNode.Slope = b.noneFree, b.hasLevel, cut, b.gains(l)
 	if fromNode.Window, fromNode.Since, fromNode.Until = b.win, b.since, b.until; b.until == 0 {
 		fromNode.Window, fromNode.Since = 0, 0
-	} else if l.Ceiling == quota.Hard {
-		fromNode.Until = max(b.since+1, b.until.Add(-b.lag))
 	}
 	fromNode.Lease, fromNode.Again = min(a.cfg.Lease, b.lease.Sub(now)), a.cfg.Sync
 	if cut {

@@ -25,8 +25,8 @@ func (a *Aggregator) Apply(now quota.Time, g quota.Grant) {
 		return // it cannot answer a report of this member, none of which named that term
 	}
 	rt.answered(&g)
-	off := a.offset(g.From, now, g.At)
-	at := g.At + quota.Time(off)
+	off := a.offset(g.From, g.At, rt.sentAt(&g), now)
+	at := g.At + quota.Time(off.high)
 	var ack quota.Seq
 	var lines []sentLine // of report ack
 	var took time.Duration
@@ -87,7 +87,17 @@ func (rt *route) answered(g *quota.Grant) {
 	}
 }
 
-func (a *Aggregator) apply(now, at quota.Time, off int64, b *bucket, rt *route, e *quota.GrantEntry, took time.Duration) {
+// sentAt returns when the report was sent that the grant answers; 0 if it answers none, or a forgotten one.
+func (rt *route) sentAt(g *quota.Grant) quota.Time {
+	for i := range g.Entries {
+		if r := rt.sent.of(g.Entries[i].Ack); r != nil {
+			return r.at
+		}
+	}
+	return 0
+}
+
+func (a *Aggregator) apply(now, at quota.Time, off clockOffset, b *bucket, rt *route, e *quota.GrantEntry, took time.Duration) {
 	b.lock()
 	defer b.unlock()
 	if b.dead || e.Epoch != b.epoch || b.phase == closed {
@@ -132,13 +142,14 @@ func (a *Aggregator) apply(now, at quota.Time, off int64, b *bucket, rt *route, 
 	if e.Ref != 0 || b.term != rt.term {
 		b.ref = e.Ref
 	}
-	b.applied, b.term, b.lag = e.Seq, rt.term, rt.least
+	b.applied, b.term = e.Seq, rt.term
 	b.roll(now, b.limit())
-	if !b.adoptWindow(now, off, rt.rtt, e) {
+	b.offset, b.lag = off.high, off.lag()
+	if !b.adoptWindow(now, off, e) {
 		a.wheel.add(b, now)
 		return
 	}
-	b.regrant(now, at, off, e)
+	b.regrant(now, at, e)
 	since := b.sinceLevel(at)
 	b.anchor(now, at, e)
 	b.repay()
@@ -165,20 +176,10 @@ func (b *bucket) answer(now quota.Time, rt *route, e *quota.GrantEntry, took tim
 	b.acknowledgeReturned()
 	rt.rtt += (now.Sub(b.sentAt) - rt.rtt) / 8
 	rt.rtt = min(max(rt.rtt, 200*time.Microsecond), time.Second)
-	rt.shortest(now, now.Sub(b.sentAt))
-}
-
-// shortest notes the shortest recent round trip. No grant in that time was faster than the fastest by more than that,
-// so a time of the leader's clock, as seen here, is late by at most the shortest round trip.
-func (rt *route) shortest(now quota.Time, took time.Duration) {
-	if rt.since == 0 || now.Sub(rt.since) > offsetWindow {
-		rt.least, rt.since = took, now
-	}
-	rt.least = min(rt.least, took)
 }
 
 // regrant switches from the old rate to the new one at the leader's time.
-func (b *bucket) regrant(now, at quota.Time, off int64, e *quota.GrantEntry) {
+func (b *bucket) regrant(now, at quota.Time, e *quota.GrantEntry) {
 	if at < now {
 		if b.earn(at); at >= b.lease {
 			b.expire()
@@ -191,7 +192,7 @@ func (b *bucket) regrant(now, at quota.Time, off int64, e *quota.GrantEntry) {
 		b.hot().held.Add(int64(-over))
 		b.in, b.base = b.in-over, b.base-over
 	}
-	b.rate, b.cap, b.offset = e.Rate, e.Cap, off
+	b.rate, b.cap = e.Rate, e.Cap
 	b.dropAccruedBeyondCap(at, e)
 	b.from = max(b.from, at)
 	b.lease = at.Add(e.Lease)
@@ -266,8 +267,8 @@ const demandIntervals = 3
 const fewTokens = 4
 
 // closeBucket ends an epoch. Use since the final report, and requests in flight, begin the next one.
-func (a *Aggregator) closeBucket(now, at quota.Time, off int64, b *bucket, rt *route, e *quota.GrantEntry) {
-	b.adoptWindow(now, off, rt.rtt, e)
+func (a *Aggregator) closeBucket(now, at quota.Time, off clockOffset, b *bucket, rt *route, e *quota.GrantEntry) {
+	b.adoptWindow(now, off, e)
 	c, sent := b.counts(), b.sent
 	b.anchor(now, at, e)
 	b.phase, b.term = closed, rt.term

@@ -54,9 +54,9 @@
 //
 // # Clocks
 //
-// Rates run in the leader's time. The member maps it to its own clock by the smallest difference seen, so that its
-// view of the leader's clock lags and it never accrues early. Windows of hard limits end early by the greatest
-// possible lag of that view: the shortest round trip.
+// Rates run in the leader's time. The member knows bounds of the difference between the two clocks (clockOffset): each
+// grant was made before it arrived, and after the report was sent that it answers. Rates follow the upper bound, so that
+// the member never accrues early. Windows of hard limits end by the lower one, so that none ends late.
 //
 // # Keys that are not in use
 //

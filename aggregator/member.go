@@ -9,7 +9,7 @@ import (
 // member is the part that one goroutine at a time drives: the leaders, the keys that are due, the idle keys.
 type member struct {
 	ranges       []route
-	offsets      map[quota.NodeID]*offset
+	offsets      map[quota.NodeID]clockOffset
 	wheel        wheel
 	soon         []*bucket // urgent, waiting for the spacing
 	soonAt       quota.Time
@@ -36,10 +36,8 @@ type route struct {
 	open      []*bucket
 	sent      sent
 	rtt       time.Duration // averaged
-	least     time.Duration // shortest since the time since
-	since     quota.Time
-	recovered recovered  // counts of earlier processes, not committed by a leader yet
-	asked     quota.Time // time of the first report since the leader's last answer; 0 without one
+	recovered recovered     // counts of earlier processes, not committed by a leader yet
+	asked     quota.Time    // time of the first report since the leader's last answer; 0 without one
 
 	absent absence
 }
@@ -74,7 +72,7 @@ func (m *member) init(cfg Config) {
 	for i := range m.ranges {
 		m.ranges[i].rtt = 2 * time.Millisecond
 	}
-	m.offsets = map[quota.NodeID]*offset{}
+	m.offsets = map[quota.NodeID]clockOffset{}
 	m.scratch, m.compactIn = &bucket{}, compactAfter
 	m.scratch.entryPtr.Store(&hotEntry{})
 }
@@ -88,7 +86,7 @@ func (a *Aggregator) SetLeader(r quota.RangeID, leader quota.NodeID, term quota.
 	}
 	rt.leader, rt.term = leader, term
 	rt.needsFull, rt.full = leader != "", fullReport{}
-	rt.recovered.at, rt.recovered.tries, rt.since = 0, 0, 0
+	rt.recovered.at, rt.recovered.tries = 0, 0
 }
 
 // Leader returns the leader of a range, and its term, as far as the member knows.
@@ -179,28 +177,44 @@ func (a *Aggregator) unlist(b *bucket) {
 	rt.open, b.openIdx = fitting(rt.open[:last]), 0
 }
 
-// offset maps a leader's clock to the member's: the smallest difference seen in this and the previous offsetWindow,
-// so that the mapped time lags, and follows drift.
-type offset struct {
-	now, last int64
-	since     quota.Time
+// clockOffset bounds the difference between the member's clock and a leader's. An answered report shows both bounds: its
+// grant was made after the report was sent, and before the grant arrived. They widen with age, because clocks drift.
+type clockOffset struct {
+	low, high int64 // member's clock less leader's
+	at        quota.Time
 }
 
-const offsetWindow = 30 * time.Second
+// maxDrift is one over the most that two clocks drift against each other.
+const maxDrift = 1000
 
-func (m *member) offset(from quota.NodeID, local, leader quota.Time) int64 {
-	d := int64(local - leader)
-	o := m.offsets[from]
-	if o == nil {
-		o = &offset{now: d, last: d, since: local}
-		m.offsets[from] = o
+// maxLag is the width of the bounds while no report has been answered.
+const maxLag = time.Hour
+
+// offset notes when a grant was made, on the leader's clock, and returns the bounds of the leader's clock. sent is when
+// the report was sent that it answers; 0 if it answers none. Bounds that contradict each other are of a clock that was
+// set, and only the new ones count.
+func (m *member) offset(leader quota.NodeID, made, sent, now quota.Time) clockOffset {
+	is := clockOffset{low: int64(now - made - quota.Time(maxLag)), high: int64(now - made), at: now}
+	if sent != 0 {
+		is.low = int64(sent-made) - int64(now-sent)/maxDrift
 	}
-	if local.Sub(o.since) > offsetWindow {
-		o.last, o.now, o.since = o.now, d, local
+	if was, ok := m.offsets[leader]; ok {
+		drift := int64(max(0, now-was.at)) / maxDrift
+		if low, high := max(is.low, was.low-drift), min(is.high, was.high+drift); low <= high {
+			is.low, is.high = low, high
+		}
 	}
-	o.now = min(o.now, d)
-	return min(o.now, o.last)
+	m.offsets[leader] = is
+	return is
 }
+
+// clock returns the bounds of the leader's clock as of the last grant.
+func (b *bucket) clock() clockOffset {
+	return clockOffset{low: b.offset - int64(b.lag), high: b.offset}
+}
+
+// lag returns the most by which a time of the leader's clock is late here, if it is mapped by high.
+func (o *clockOffset) lag() time.Duration { return time.Duration(min(o.high-o.low, int64(maxLag))) }
 
 // phases is the number of parts of a sync interval. The keys of a range are due in one of them, so a range reports
 // once per interval; but the reports of all ranges are spread over it, so that callers do not wait for the work of

@@ -88,7 +88,7 @@ type flightState struct {
 type windowState struct {
 	since, until quota.Time    // bounds of the window
 	win          quota.Time    // start of the window on the leader's clock
-	lag          time.Duration // until is late by at most this
+	lag          time.Duration // offset is too high by at most this
 	before       quota.Units   // used and over at the start of the window
 	slope        quota.Units   // SlidingWindow: gain of the level per second
 }

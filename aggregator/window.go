@@ -55,10 +55,6 @@ func (b *bucket) adopt(now quota.Time, l *quota.Limit) {
 // sliding window both continue, and its use returns over the next period.
 func (b *bucket) endWindow(now quota.Time, l *quota.Limit) {
 	if b.until == 0 || now < b.until {
-		// The clocks of other nodes may be in the next window already.
-		if b.until != 0 && now >= b.until.Add(-b.lag) && l.Ceiling == quota.Hard && l.Kind != quota.SlidingWindow {
-			b.returnAbove(0)
-		}
 		return
 	}
 	spent := b.counts().spent()
@@ -132,17 +128,18 @@ func (b *bucket) window() quota.Time {
 	return b.win
 }
 
-// adoptWindow adopts the window of a grant. It returns false for a grant of a window that has ended here.
-func (b *bucket) adoptWindow(now quota.Time, off int64, rtt time.Duration, e *quota.GrantEntry) bool {
+// adoptWindow adopts the window of a grant. It returns false for a grant of a window that has ended here. Under hard it
+// ends the window at the earliest time at which the leader's clock may end it, so no token of it is spent in the next.
+func (b *bucket) adoptWindow(now quota.Time, off clockOffset, e *quota.GrantEntry) bool {
 	b.slope = e.Slope
 	if e.WindowEnd == 0 {
 		b.win, b.since, b.until = 0, 0, 0
 		return true
 	}
 	l := b.limit()
-	since, until := e.WindowStart+quota.Time(off), e.WindowEnd+quota.Time(off)
-	if l.Ceiling == quota.Hard { // off lags by the time of the message: end too early rather than too late
-		until = max(since+1, until-quota.Time(rtt))
+	since, until := e.WindowStart+quota.Time(off.high), e.WindowEnd+quota.Time(off.high)
+	if l.Ceiling == quota.Hard {
+		until = max(since+1, until.Add(-off.lag()))
 	}
 	if l.Kind == quota.SlidingWindow {
 		if e.WindowStart > b.win {

@@ -17,11 +17,13 @@ func TestWindowEndsEarly(t *testing.T) {
 	ends := begins.Add(time.Minute)
 	r.now = ends.Add(-time.Second)
 	r.check(l.LimitName, "k", 1)
-	r.answer(r.collect(), quota.GrantEntry{Tokens: 4 * tokens, Cap: 4 * tokens, Level: 4 * tokens, WindowStart: begins, WindowEnd: ends})
+	rep := r.collect()
+	r.now = r.now.Add(200 * time.Microsecond) // of which the grant may have taken all
+	r.answer(rep, quota.GrantEntry{Tokens: 4 * tokens, Cap: 4 * tokens, Level: 4 * tokens, WindowStart: begins, WindowEnd: ends})
 	r.want(l.LimitName, 2, true, quota.WhyHeld)
 
 	b, _ := r.find(key("l", "k"))
-	for _, now := range []quota.Time{ends.Add(-100 * time.Microsecond), ends.Add(-1)} { // a round trip takes at least 200 us
+	for _, now := range []quota.Time{ends.Add(-100 * time.Microsecond), ends.Add(-1)} {
 		r.now = now
 		r.want(l.LimitName, 1, false, quota.WhyNotHeld)
 		if e := b.reported(r.now, 1); e.Held != 0 || e.Window != begins || e.Used != 2*tokens || e.Before != 0 {
@@ -34,6 +36,44 @@ func TestWindowEndsEarly(t *testing.T) {
 	if e := b.reported(r.now, 1); e.Window != ends || e.Before != 2*tokens {
 		t.Errorf("%d used before the window at %d; want 2 tokens before the one at %d", e.Before, e.Window, ends)
 	}
+}
+
+// TestWindowOfSlowGrant: after a fast leader, the first grant of the next one takes 50 ms. By its arrival the window ends
+// 50 ms late here, by its report at most 50 ms early, and only the report counts. A grant that answers no report of the
+// new leader is not spent.
+func TestWindowOfSlowGrant(t *testing.T) {
+	r := newRig(t, Config{})
+	l := ruleOf("l", quota.Window(quota.FixedWindow, 10, time.Minute), hard)
+	r.limits(l)
+	begins := quota.Time(time.Minute) * (start / quota.Time(time.Minute))
+	ends := begins.Add(time.Minute)
+	four := quota.GrantEntry{Tokens: 4 * tokens, Cap: 4 * tokens, Level: 4 * tokens, WindowStart: begins, WindowEnd: ends}
+	r.now = ends.Add(-3 * time.Second)
+	r.check(l.LimitName, "k", 1)
+	for range 10 {
+		r.answer(r.collect(), four) // at once
+		r.want(l.LimitName, 4, true, quota.WhyHeld)
+		r.now = r.now.Add(100 * time.Millisecond)
+	}
+
+	r.SetLeader(0, "other", 2)
+	r.now = ends.Add(-120 * time.Millisecond)
+	r.check(l.LimitName, "k", 1)
+	rep := r.collect()
+	g := r.grant(rep, four)
+	g.From = "other"
+	unasked := g
+	unasked.Entries = []quota.GrantEntry{g.Entries[0]}
+	unasked.Entries[0].Ack = 0
+	r.now = r.now.Add(50 * time.Millisecond)
+	r.Apply(r.now, unasked)
+	r.want(l.LimitName, 1, false, quota.WhyOverLimit)
+	g.Entries[0].Seq++
+	r.Apply(r.now, g)
+	r.now = ends.Add(-time.Millisecond)
+	r.want(l.LimitName, 1, true, quota.WhyHeld)
+	r.now = ends
+	r.want(l.LimitName, 1, false, quota.WhyNotHeld)
 }
 
 // TestRefundWhileClosing: a refund after the final report of a key begins its next epoch, unless the window ends
@@ -122,8 +162,10 @@ func TestPeriodEndsEarly(t *testing.T) {
 	l := ruleOf("l", quota.Window(quota.PeriodicRefill, 10, per), hard)
 	r.limits(l)
 	r.check(l.LimitName, "k", 1)
+	rep := r.collect()
+	r.now = r.now.Add(200 * time.Microsecond) // of which the grant may have taken all
 	begins := r.now
-	r.answer(r.collect(), quota.GrantEntry{Tokens: 4 * tokens, Cap: 4 * tokens, Level: 4 * tokens, WindowStart: begins, WindowEnd: begins.Add(per)})
+	r.answer(rep, quota.GrantEntry{Tokens: 4 * tokens, Cap: 4 * tokens, Level: 4 * tokens, WindowStart: begins, WindowEnd: begins.Add(per)})
 	b, _ := r.find(key("l", "k"))
 	b.lease = begins.Add(2 * per)
 	r.want(l.LimitName, 2, true, quota.WhyHeld)

@@ -65,6 +65,7 @@ var mutations = []mutation{
 	// Members.
 	{"a member spends what it does not hold", "aggregator/hotpath.go", "		if h < cost {\n", "		if h < 0 {\n"},
 	{"a member accrues beyond its cap", "aggregator/state.go", "b.addHeld(min(got, max(0, b.cap-b.base)))", "b.addHeld(got)"},
+	{"a hard window ends as late as the leader's clock may be", "aggregator/window.go", "until = max(since+1, until.Add(-off.lag()))", "until = max(since+1, until)"},
 	{"a member spends after its lease", "aggregator/state.go", "	end := min(until, b.lease)\n", "	end := until\n"},
 	{"an old grant is applied again", "aggregator/apply.go", "b.term == rt.term && e.Seq <= b.applied", "b.term == rt.term && e.Seq < b.applied"},
 	{"any answer acknowledges the last report", "aggregator/apply.go", "if b.pending == 0 || e.Ack != b.pending {", "if b.pending == 0 {"},
