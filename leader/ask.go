@@ -44,7 +44,13 @@ func (l *Ledger) answer(now quota.Time, q *quota.Ask) (quota.Answer, booking) {
 		return quota.Answer{Why: quota.WhyNotHeld, Level: b.level(), RetryAfter: l.cfg.Sync, Unsaved: true}, booking{}
 	}
 	booked := booking{incarnation: b.incarnation, at: now, taken: b.pool.Level(), tried: -b.attempted, admitted: -b.admitted}
-	out := b.decide(now, q)
+	al := b.allocationOf(q)
+	kept := l.keptFromAsker(b, al)
+	out := b.decide(now, q, kept)
+	if out.Allowed && al != nil && q.Cost > 0 && !b.limit.AsksLeader() {
+		al.lastUsed = al.lastUsed.Plus(q.Cost)
+		l.bookDeficit(now, b, al, b.parts())
+	}
 	booked.taken, booked.tried, booked.admitted = booked.taken-b.pool.Level(), booked.tried+b.attempted, booked.admitted+b.admitted
 	booked.window, _ = b.pool.Bounds()
 	b.noteAsked(q)
@@ -59,15 +65,16 @@ func (l *Ledger) answer(now quota.Time, q *quota.Ask) (quota.Answer, booking) {
 	if out.Why == quota.WhyOverLimit && out.Aside > 0 && b.pool.Level().Plus(out.Aside) >= q.Cost {
 		out.Why, out.RetryAfter = quota.WhyFailover, min(out.RetryAfter, max(l.cfg.Sync, b.own.until.Sub(now)))
 	}
-	if out.Why == quota.WhyOverLimit && !b.limit.AsksLeader() && out.Level >= q.Cost { // members hold the tokens
+	if out.Why == quota.WhyOverLimit && !b.limit.AsksLeader() && out.Level.Plus(-kept) >= q.Cost { // members hold the tokens
 		out.Why, out.RetryAfter = quota.WhyNotHeld, l.cfg.Sync
-		l.recall(now, b, b.allocationOf(q), inWant)
+		l.recall(now, b, al, inWant)
 	}
 	return out, booked
 }
 
-// decide takes the cost out of the pool. Tokens that members hold are not available.
-func (b *bucket) decide(now quota.Time, q *quota.Ask) quota.Answer {
+// decide takes the cost out of the pool, without the part that is kept for others. Tokens that
+// members hold are not available.
+func (b *bucket) decide(now quota.Time, q *quota.Ask, kept quota.Units) quota.Answer {
 	switch {
 	case q.Cost < 0:
 		b.pool.Add(-q.Cost)
@@ -81,14 +88,14 @@ func (b *bucket) decide(now quota.Time, q *quota.Ask) quota.Answer {
 		b.count(now, booked, true)
 		return quota.Answer{Allowed: true, Why: quota.WhyLeader}
 	}
-	unknown := min(max(0, q.Overdrawn), b.limit.BurstUnits())
-	b.pool.Add(-unknown)
+	unavailable := min(max(0, q.Overdrawn), b.limit.BurstUnits()).Plus(kept)
+	b.pool.Add(-unavailable)
 	v := b.pool.Take(now, b.limit, q.Cost, q.MaxWait)
 	if !v.Allowed && b.limit.Ceiling == quota.Soft && !b.limit.AsksLeader() && b.level() >= q.Cost {
 		b.pool.Add(-q.Cost) // members hold the tokens: they are granted less until the debt is paid back
 		v = limiter.Decision{Allowed: true}
 	}
-	b.pool.Add(unknown) // the member's report will book it
+	b.pool.Add(unavailable) // the member's report will book what it overdrew
 	b.count(now, q.Cost, v.Allowed)
 	out := quota.Answer{Allowed: v.Allowed, Wait: v.Wait, RetryAfter: v.RetryAfter, Why: quota.WhyLeader}
 	switch {

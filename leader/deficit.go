@@ -141,6 +141,25 @@ func (l *Ledger) reservedBefore(now quota.Time, b *bucket, al *allocation) (sum 
 	return sum
 }
 
+// keptFromAsker is the part of the pool that a decide request of al must leave, where the leader
+// decides because tokens are few and al had more than its share: one request for each member that
+// had less, up to half the burst. By the order of arrival alone, each member would be served by how
+// often it asks. Where reports have not shown al's demand yet, its share is unknown and it leaves
+// nothing.
+func (l *Ledger) keptFromAsker(b *bucket, al *allocation) quota.Units {
+	if !b.central || !b.rates() || b.limit.Ceiling != quota.Hard || al == nil || al.deficit >= 0 || al.live == 0 {
+		return 0
+	}
+	size, sum := b.batchSize(), 0.0
+	for i := range b.allocations {
+		if o := &b.allocations[i]; o != al && !o.closed && !o.dead && o.deficit >= size && l.busy(o) {
+			sum += size
+		}
+	}
+	u := min(quota.RoundUnits(sum), b.limit.BurstUnits()/2)
+	return u - u%quota.Token
+}
+
 // worthRate reports whether a rate serves the member better than single tokens: it yields a token
 // per interval and a quarter of t.least, and the requests are not scattered. Under hard, where
 // fractions are unusable, the member's part of the burst must also have room for a token.

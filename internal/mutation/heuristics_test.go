@@ -41,6 +41,8 @@ var heuristics = []mutation{
 	{"tokens are left to members that are due more", "leader/deficit.go", "		if u := l.unmetOf(now, o); u > 0 {\n", "		if u := l.unmetOf(now, o); u > 0 && false {\n"},
 	// TestWindowBoundaries/fixed_minute.
 	{"returned tokens go to members whose callers wait", "leader/divide.go", "	l.serve(now, b, al)\n", ""},
+	// TestFloodAsksLeader.
+	{"a member that had more leaves a request for members that had less", "leader/ask.go", "	kept := l.keptFromAsker(b, al)\n", "	kept := 0 * l.keptFromAsker(b, al)\n"},
 	// TestPresumedUse.
 	{"short bursts recall what others hold", "leader/divide.go", "	g.Free = g.Free.Plus(l.recallPresumed(now, b, al, g))\n", ""},
 	// TestBurstOnAllNodes.

@@ -51,12 +51,12 @@ func (w *watch) decided(at time.Duration, node int, _ string, d quota.Decision, 
 	}
 }
 
-// look records at the end of a slot which nodes cannot be served.
+// look records at the end of a slot which nodes cannot be served. A leader without a majority can commit no promises.
 func (w *watch) look(i int) {
 	s := w.at(i)
 	lead := w.leading()
 	for _, n := range w.nodes {
-		s.out[n.i] = lead == nil || lead.paused || n.dead || n.paused || n.slow > 0 || n.refused > 0 || !w.connected(n, lead)
+		s.out[n.i] = lead == nil || !w.canLead(lead) || n.dead || n.paused || n.slow > 0 || n.refused > 0 || !w.connected(n, lead)
 	}
 }
 

@@ -81,6 +81,26 @@ func TestFloodEarnsLittle(t *testing.T) {
 	}
 }
 
+// TestFloodAsksLeader checks fairness where tokens are so few that the leader decides: nodes that ask for less than
+// their share get most of it beside a flood, and what they leave is admitted. By the order of requests alone, each
+// would get what its part of all requests is: a twentieth of what it asks for.
+func TestFloodAsksLeader(t *testing.T) {
+	for seed := range uint64(5) {
+		s := crowd(seed, quota.Hard, 2000, 12, 12, 12, 12)
+		s.Limit = limit(100, 10, quota.Hard)
+		tried, got := shares(s, 2*time.Second, 8*time.Second)
+		t.Logf("seed %d: asked for %.0f/s, got %.1f/s", seed, tried, got)
+		for n := 1; n < 5; n++ {
+			if got[n] < .75*tried[n] {
+				t.Errorf("seed %d: node %d asked for %.1f/s, less than its share, and got %.1f/s", seed, n+1, tried[n], got[n])
+			}
+		}
+		if all := got[0] + got[1] + got[2] + got[3] + got[4]; all < 98 {
+			t.Errorf("seed %d: %.1f/s admitted of 100/s", seed, all)
+		}
+	}
+}
+
 // TestNewcomer checks that a node that starts to use a contended limit has its share after two sync
 // intervals and a round trip, or nearly so under soft.
 func TestNewcomer(t *testing.T) {
