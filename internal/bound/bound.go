@@ -285,12 +285,8 @@ func Exceptions(l *quota.Limit) []string {
 		return slices.ContainsFunc(l.Tiers(), func(t quota.Tier) bool { return is(t.Kind) })
 	}
 	bucket := func(k quota.Kind) bool { return k == quota.TokenBucket }
-	sliding := func(k quota.Kind) bool { return k == quota.SlidingWindow }
 	if has(bucket) {
 		out = append(out, "a node is paused for longer than its lease, a proxy in front of it refuses connections, and it resumes: it may spend the tokens that it holds a second time, at most a burst")
-	}
-	if has(sliding) && len(l.More) > 0 {
-		out = append(out, "a sliding window with other tiers, while a node is dead: 6 of 200 tokens in one simulated run of 30,000; not bounded")
 	}
 	if has(quota.Kind.Refills) {
 		out = append(out, "the monotonic clock of a node stops while its machine is suspended, outside Linux or by a hypervisor: the node may then use a rate that others have received",
