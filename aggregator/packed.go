@@ -178,7 +178,7 @@ func encodeField(i int, v int64) int64 {
 	return v << 1
 }
 
-// decodeField is the inverse of shortly.
+// decodeField is the inverse of encodeField.
 func decodeField(i int, v int64) int64 {
 	switch {
 	case i != packedStale:

@@ -44,8 +44,8 @@ func (a *Aggregator) relist() {
 	}
 }
 
-// compactAfter is the time for which a key is closed before it is compacted. It spares keys that are checked every
-// few seconds the way there and back, which takes as long as some decisions and makes a bucket of a kilobyte again.
+// compactAfter is the time for which a key is closed before it is compacted. Keys that are checked every few seconds
+// keep their bucket: packing and restoring one costs as much as some decisions, and allocates a kilobyte.
 const compactAfter = 5 * time.Second
 
 // compactIdle compacts keys that are closed and at rest, the longest closed first. A key that is not at rest will be

@@ -56,7 +56,7 @@ func (b *bucket) resetAfter(now quota.Time) time.Duration {
 }
 
 // levelFor is the level that a grant states to al: without the tokens that callers at other members
-// wait for, which are as good as spent. For a member that has used more than its share, it is also
+// wait for, which count as spent. For a member that has used more than its share, it is also
 // without the tokens that others hold and will use: a member that floods would overdraw them first.
 func (b *bucket) levelFor(al *allocation, level quota.Units) quota.Units {
 	spent := b.overdrew(al)

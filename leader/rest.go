@@ -111,7 +111,7 @@ type process struct {
 	inc  quota.Incarnation
 }
 
-// processes numbers the processes of members that this leader has heard of.
+// processes numbers the processes of members that this leader has learned of.
 type processes struct {
 	list    []process
 	numbers map[process]uint32
