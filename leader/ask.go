@@ -47,7 +47,7 @@ func (l *Ledger) answer(now quota.Time, q *quota.Ask) (quota.Answer, booking) {
 	al := b.allocationOf(q)
 	kept := l.keptFromAsker(b, al)
 	out := b.decide(now, q, kept)
-	if out.Allowed && al != nil && q.Cost > 0 && !b.limit.AsksLeader() {
+	if out.Allowed && al != nil && q.Cost > 0 && b.central {
 		al.lastUsed = al.lastUsed.Plus(q.Cost)
 		l.bookDeficit(now, b, al, b.parts())
 	}

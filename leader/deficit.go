@@ -143,9 +143,9 @@ func (l *Ledger) reservedBefore(now quota.Time, b *bucket, al *allocation) (sum 
 
 // keptFromAsker is the part of the pool that a decide request of al must leave, where the leader
 // decides because tokens are few and al had more than its share: one request for each member that
-// had less, up to half the burst. By the order of arrival alone, each member would be served by how
-// often it asks. Where reports have not shown al's demand yet, its share is unknown and it leaves
-// nothing.
+// had less, up to two requests and half the burst. By the order of arrival alone, each member would
+// be served by how often it asks. Where reports have not shown al's demand yet, its share is unknown
+// and it leaves nothing.
 func (l *Ledger) keptFromAsker(b *bucket, al *allocation) quota.Units {
 	if !b.central || !b.rates() || b.limit.Ceiling != quota.Hard || al == nil || al.deficit >= 0 || al.live == 0 {
 		return 0
@@ -156,7 +156,7 @@ func (l *Ledger) keptFromAsker(b *bucket, al *allocation) quota.Units {
 			sum += size
 		}
 	}
-	u := min(quota.RoundUnits(sum), b.limit.BurstUnits()/2)
+	u := min(quota.RoundUnits(min(sum, 2*size)), b.limit.BurstUnits()/2)
 	return u - u%quota.Token
 }
 
