@@ -194,9 +194,9 @@ func (b *bucket) roll(now quota.Time) {
 	b.ended = end
 	b.liveRoll()
 	for i := range b.allocations {
-		// An earlier leader that paused across the end of the window grants by the same promise in
-		// each window, to members that have not heard of this term. So these tokens stay out.
 		b.allocations[i].endAnswered()
+		// An earlier leader that paused across the end of the window grants by the same promise in
+		// each window, to members that have not learned of this term. So these tokens stay out.
 		if al := &b.allocations[i]; al.restored && !al.dead && now < al.lease.Add(leaseSlack) && al.out > 0 {
 			al.carriedOver = true
 			continue

@@ -48,8 +48,9 @@
 // The deficit of a member is its share of recent use less its own use (deficit.go). It counts while
 // tokens are scarce. Under hard a member leaves the pool to members with a larger deficit whose
 // callers were refused, and where the leader decides, a member that had more than its share leaves
-// one request for each member that had less. Under soft a member with a deficit gets a higher rate instead, and one that
-// used more than its share receives a level without the tokens that others hold and will use.
+// one request for each member that had less. Under soft a member with a deficit gets a higher rate
+// instead, and one that used more than its share receives a level without the tokens that others
+// hold and will use.
 //
 // When a member gets less than its share, the ledger sends recalls (push.go): members that hold or
 // accrue more than expected report at once and return what they do not need. Returned tokens go at
