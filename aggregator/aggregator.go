@@ -154,6 +154,7 @@ func (a *Aggregator) openBucket(now quota.Time, b *bucket, l *quota.Limit) {
 	b.rate, b.cap, b.base, b.from, b.lease = 0, 0, 0, now, now.Add(a.cfg.Lease)
 	b.grantedNothing, b.noGrantYet = false, true
 	b.estUsed, b.estBack, b.before, b.lastUse, b.noneFree = 0, 0, 0, now, false
+	b.undecidedBefore = 0
 	b.saved, b.returned, b.unconfirmed, b.sentBack, b.ref = 0, 0, 0, 0, 0
 	a.openSlot(b, l)
 	b.initEstimate(now, l)

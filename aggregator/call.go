@@ -70,6 +70,7 @@ type taken struct {
 	b    *bucket
 	cost quota.Units
 	win  quota.Time // start of the window
+	void uint32     // allocationState.voids
 
 	answered bool // the leader has admitted it: it is counted when the call is confirmed
 }
@@ -345,6 +346,9 @@ func (a *Aggregator) confirm(clock Clock, c *Call) {
 			b.countAnswered(t.cost, t.win)
 		} else {
 			b.undecided -= t.cost
+			if !b.sameWindow(b.limit(), t.win) {
+				b.decidedLate(t)
+			}
 		}
 		b.unlock()
 	}
@@ -359,6 +363,9 @@ func (b *bucket) countAnswered(cost quota.Units, win quota.Time) {
 	}
 	b.note()
 }
+
+// decidedLate notes that a charge of an ended window is decided.
+func (b *bucket) decidedLate(t taken) { b.undecidedBefore -= min(b.undecidedBefore, t.cost) }
 
 // undo reverts the charges of the call since the mark.
 func (c *Call) undo(mark int) {
@@ -421,13 +428,17 @@ func (b *bucket) undo(t taken) {
 		b.beyond -= min(b.beyond, beyond)
 	}
 	same := b.sameWindow(b.limit(), t.win)
-	if same || b.limit().Kind == quota.SlidingWindow {
+	switch {
+	case b.limit().Kind == quota.SlidingWindow, same && t.void == b.voids:
 		b.hot().held.Add(int64(rest))
-	} else {
+	default: // the window has ended here, if not certainly at the leader
 		b.countReturned(rest)
-		b.before = max(0, b.before-t.cost)
 	}
 	if !same {
+		b.decidedLate(t)
+		if b.limit().Kind != quota.SlidingWindow {
+			b.before = max(0, b.before-t.cost)
+		}
 		b.estUsed = min(b.estUsed, b.counts().spent())
 	}
 	b.note() // held tokens of a window are not noted

@@ -299,7 +299,7 @@ func (b *bucket) fill(e *quota.ReportEntry, now quota.Time, term quota.Term) {
 	if e.InFlight = b.inFlight; b.limit().Kind == quota.Concurrency {
 		e.InFlight -= b.undecided
 	}
-	e.Held, e.Want, e.Window, e.Before = max(0, held).Count(b.allocated), b.wants(), b.window(), min(b.before, quota.Most)
+	e.Held, e.Want, e.Window, e.Before = max(0, held).Count(b.allocated), b.wants(), b.window(), min(b.before-min(b.before, b.undecidedBefore), quota.Most)
 	e.Unreported, e.Returned, e.Saved = min(c.spent()-b.acked, quota.Most), b.returned, min(b.saved, quota.Most)
 	e.Final, e.Cancelled = b.phase == closing, b.cancelled.send()
 	switch {

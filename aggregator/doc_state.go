@@ -8,7 +8,7 @@
 //	countState       96  in over unpaid charged overCutOff refused refunded undecided returned unconfirmed tallied
 //	allocationState   24  allocated unbacked voids
 //	flightState      16  inFlight beyond
-//	windowState      48  since until win lag before slope
+//	windowState      56  since until win lag before undecidedBefore slope
 //	leaseState       64  rate cap from base lease offset applied share
 //	durableState      8  saved
 //	estimateState   104  est estAt estUsed estBack level levelAt others presumed stale looked credit aside hasLevel fresh guessing bound noneFree grantedNothing noGrantYet

@@ -184,8 +184,9 @@ type clockOffset struct {
 	at        quota.Time
 }
 
-// maxDrift is one over the most that two clocks drift against each other.
-const maxDrift = 1000
+// maxDrift is one over the most that two clocks drift against each other: each is steered by up to 5000 ppm
+// (cluster/clock).
+const maxDrift = 100
 
 // maxLag is the width of the bounds while no report has been answered.
 const maxLag = time.Hour

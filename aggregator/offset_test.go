@@ -55,3 +55,27 @@ func TestClockOffsetOfSetClock(t *testing.T) {
 		}
 	}
 }
+
+// TestClockOffsetOfSteeredClocks: clocks of nodes are steered by up to 5000 ppm each (cluster/clock), so two drift by a
+// hundredth, and the lower bound still holds.
+func TestClockOffsetOfSteeredClocks(t *testing.T) {
+	const seed = 11
+	rng := rand.New(rand.NewPCG(seed, 0))
+	for range 200 {
+		m := &member{}
+		m.init(Config{})
+		drift := rng.Float64()*2e-2 - 1e-2
+		leader := func(now quota.Time) quota.Time { return now - quota.Time(drift*float64(now)) }
+		now := quota.Time(0)
+		for range 300 {
+			sent := now
+			arrives := sent.Add(time.Duration(rng.ExpFloat64() * float64(time.Millisecond)))
+			now = arrives.Add(time.Duration(rng.ExpFloat64() * float64(time.Millisecond)))
+			o := m.offset("a", leader(arrives), sent, now)
+			if is := int64(now - leader(now)); o.low > is+1 {
+				t.Fatalf("seed %d: clocks differ by %d, bounds %d and %d", seed, is, o.low, o.high)
+			}
+			now = now.Add(100 * time.Millisecond)
+		}
+	}
+}

@@ -14,7 +14,7 @@ import (
 // that a bucket at rest does not have, and that follow from other fields.
 var notPacked = []string{
 	"phase", "dead", "closedAt", "as", // from the record, and from being compact
-	"ref", "in", "over", "unpaid", "charged", "overCutOff", "refused", "want", "refunded", "undecided", "returned", "unconfirmed", "sentBack", "estUsed", "estBack",
+	"ref", "in", "over", "unpaid", "charged", "overCutOff", "refused", "want", "refunded", "undecided", "undecidedBefore", "returned", "unconfirmed", "sentBack", "estUsed", "estBack",
 	"allocated", "unbacked", "inFlight", "before", "rate", "cap", "from", "base", "applied", "saved", "place",
 	"opened", "pending", "tries", "sent", "acked", "ackedOver", "ackedBack", "credit", "aside", "lastUse", "due", "openIdx",
 	"cancelled", "local", "tallied", "denied", "deniedCost", "grantedNothing", "noGrantYet",

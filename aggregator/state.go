@@ -86,11 +86,12 @@ type flightState struct {
 
 // windowState holds the current window, for limits with windows.
 type windowState struct {
-	since, until quota.Time    // bounds of the window
-	win          quota.Time    // start of the window on the leader's clock
-	lag          time.Duration // offset is too high by at most this
-	before       quota.Units   // used and over at the start of the window
-	slope        quota.Units   // SlidingWindow: gain of the level per second
+	since, until    quota.Time    // bounds of the window
+	win             quota.Time    // start of the window on the leader's clock
+	lag             time.Duration // offset is too high by at most this
+	before          quota.Units   // used and over at the start of the window
+	undecidedBefore quota.Units   // part of before that is undecided
+	slope           quota.Units   // SlidingWindow: gain of the level per second
 }
 
 // leaseState holds the last grant: a rate and a cap until the lease ends.
@@ -286,7 +287,7 @@ func (b *bucket) returnAbove(u quota.Units) {
 		}
 		if b.hot().held.CompareAndSwap(h, int64(u)) {
 			b.countReturned(quota.Units(h) - u)
-			b.base = u + b.allocated
+			b.base = u + b.allocated + b.undecided
 			b.note()
 			return
 		}

@@ -41,7 +41,7 @@ func TestTrapBurstInGrants(t *testing.T) {
 	r.answer(r.collect(), quota.GrantEntry{}) // this measures the offset of the clocks
 	r.check(softName, "k", 1)
 	g := r.grant(r.collect(), quota.GrantEntry{})
-	r.now = r.now.Add(1010 * time.Millisecond) // a thousandth may be drift
+	r.now = r.now.Add(1050 * time.Millisecond) // a hundredth may be drift
 	r.Apply(r.now, g)
 	r.want(softName, 11, false, quota.WhyOverLimit)
 	r.want(softName, 10, true, quota.WhyEstimate) // the yield of a second

@@ -75,7 +75,7 @@ func (b *bucket) endWindow(now quota.Time, l *quota.Limit) {
 	b.dropRefunds(b.refunded)
 	b.est, b.estAt, b.estUsed = l.BurstUnits(), now, spent
 	b.level = l.BurstUnits() // a new leader must not learn the level of the previous window
-	b.before, b.presumed, b.denied = spent, 0, 0
+	b.before, b.undecidedBefore, b.presumed, b.denied = spent, b.undecided, 0, 0
 	b.note()
 }
 
@@ -139,7 +139,11 @@ func (b *bucket) adoptWindow(now quota.Time, off clockOffset, e *quota.GrantEntr
 	l := b.limit()
 	since, until := e.WindowStart+quota.Time(off.high), e.WindowEnd+quota.Time(off.high)
 	if l.Ceiling == quota.Hard {
-		until = max(since+1, until.Add(-off.lag()))
+		until = until.Add(-off.lag())
+		if l.Kind != quota.SlidingWindow { // until its lease ends, the leader's clock may drift
+			until = until.Add(-max(0, min(until.Sub(now), max(e.Lease, b.lease.Sub(now)))) / maxDrift)
+		}
+		until = max(since+1, until)
 	}
 	if l.Kind == quota.SlidingWindow {
 		if e.WindowStart > b.win {
@@ -153,12 +157,12 @@ func (b *bucket) adoptWindow(now quota.Time, off clockOffset, e *quota.GrantEntr
 	}
 	switch same := b.sameWindow(l, e.WindowStart); {
 	case e.WindowStart < b.win: // ended too early here, or begun elsewhere: unacknowledged counts may belong to it
-		b.before = min(b.before, b.acked)
+		b.before, b.undecidedBefore = min(b.before, b.acked), 0
 	case b.hasLevel && !same:
 		spent := b.counts().spent()
 		b.void()
 		b.dropRefunds(b.refunded)
-		b.before, b.estUsed = spent, spent
+		b.before, b.undecidedBefore, b.estUsed = spent, b.undecided, spent
 	case !same:
 		b.dropRefunds(b.refunded)
 	case b.hasLevel && e.WindowStart > b.win: // no use in it yet: drop the refunds that the leader has booked

@@ -70,9 +70,27 @@ func TestWindowOfSlowGrant(t *testing.T) {
 	r.want(l.LimitName, 1, false, quota.WhyOverLimit)
 	g.Entries[0].Seq++
 	r.Apply(r.now, g)
-	r.now = ends.Add(-time.Millisecond)
+	r.now = ends.Add(-2 * time.Millisecond)
 	r.want(l.LimitName, 1, true, quota.WhyHeld)
 	r.now = ends
+	r.want(l.LimitName, 1, false, quota.WhyNotHeld)
+}
+
+// TestWindowOfSteeredClock: the leader's clock is steered after the last grant, so the window ends earlier than it seemed
+// then.
+func TestWindowOfSteeredClock(t *testing.T) {
+	r := newRig(t, Config{})
+	l := ruleOf("l", quota.Window(quota.FixedWindow, 10, time.Minute), hard)
+	r.limits(l)
+	begins := quota.Time(time.Minute) * (start / quota.Time(time.Minute))
+	ends := begins.Add(time.Minute)
+	r.now = ends.Add(-time.Second)
+	r.check(l.LimitName, "k", 1)
+	rep := r.collect()
+	at := r.now
+	r.answer(rep, quota.GrantEntry{Tokens: 4 * tokens, Cap: 4 * tokens, Level: 4 * tokens, WindowStart: begins, WindowEnd: ends})
+	r.want(l.LimitName, 1, true, quota.WhyHeld)
+	r.now = ends.Add(-ends.Sub(at) / 110) // the leader, 1 % faster, is in the next window since ends - 1 s/101
 	r.want(l.LimitName, 1, false, quota.WhyNotHeld)
 }
 

@@ -131,6 +131,15 @@ func (al *allocation) answered() quota.Units {
 	return al.logged.answered
 }
 
+// answered is the part of returns that decide requests used.
+func (b *bucket) answered() (sum quota.Units) {
+	for i := range b.allocations {
+		al := &b.allocations[i]
+		sum = sum.Plus(min(al.answered(), max(0, min(al.out, al.returnable))))
+	}
+	return sum
+}
+
 // takeAnswered takes back up to u that decide requests used, and returns the part that has not overflowed.
 func (al *allocation) takeAnswered(u quota.Units) (back quota.Units) {
 	if u = min(u, al.answered()); u == 0 {
@@ -217,8 +226,8 @@ func (al *allocation) accrue(now quota.Time) quota.Units {
 const leaseSlack = 50 * time.Millisecond
 
 // standing is the most that the member can spend at one moment: it accrues up to its cap, and
-// granted tokens on their way come on top.
-func (al *allocation) standing() quota.Units { return max(0, min(al.out, al.most())) }
+// granted tokens on their way come on top. What is answered was spent.
+func (al *allocation) standing() quota.Units { return max(0, min(al.out-al.answered(), al.most())) }
 
 func (al *allocation) most() quota.Units { return max(al.capped, al.held).Plus(al.unackedTokens) }
 

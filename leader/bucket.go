@@ -161,7 +161,7 @@ func (b *bucket) fill(now quota.Time, stands quota.Units) {
 	b.dropReturnsOfDead(was)
 	b.noteOverflow(now, before)
 	if b.isAsked() {
-		b.rooms.note(now, max(0, full-b.pool.Level()-max(0, b.returns()-stands)))
+		b.rooms.note(now, max(0, full-b.pool.Level()-max(0, b.returns()-b.answered()-stands)))
 	}
 	b.pool.Add(-handed)
 	switch {

@@ -35,11 +35,10 @@ func (al *allocation) clear() {
 
 // markDead marks the process as dead: its tokens stay out until its journal is reported.
 func (al *allocation) markDead(now quota.Time) {
-	out, ret, answered := al.out, al.returnable, al.answered()
+	out, ret, answered, ended := al.out, al.returnable, al.answered(), al.log().ended
 	al.void()
 	al.out, al.returnable, al.dead, al.closed = out, ret, true, true
-	al.log().answered = answered
-	al.log().diedAt = now
+	al.log().answered, al.log().ended, al.log().diedAt = answered, ended, now
 	al.demand, al.live, al.tried, al.admit = 0, 0, 0, 0
 	al.unplan()
 }
@@ -100,10 +99,11 @@ func (b *bucket) finalReport(now quota.Time, lease time.Duration, r *quota.Repor
 		last := *e
 		last.Life = r.Incarnation
 		if al := b.deadProcess(now, r.From, &last); al != nil {
-			out, ret := al.out, al.returnable
+			out, ret, answered := al.out, al.returnable, al.answered()
 			used := b.settleDead(al, &last, e.Used.Plus(e.Overdrawn))
 			al.out = max(0, out-used) // its journal may know of more use
 			al.returnable = min(ret, al.out)
+			al.log().answered = max(0, answered-used)
 			b.pool.Add(-al.returnable)
 		}
 		return true
@@ -169,7 +169,9 @@ func (b *bucket) settleDead(al *allocation, e *quota.ReportEntry, total quota.Un
 	}
 	b.pool.Add(min(al.out-used, al.returnable).Plus(late).Plus(back))
 	if b.tier.Kind != quota.TokenBucket { // of a token bucket it may be the held tokens
-		uncounted := used - min(used, al.answered())
+		ended := min(late, al.log().ended)
+		uncounted := used - ended - min(used-late, al.answered())
+		al.log().ended -= ended
 		b.admitted, b.attempted = b.admitted.Plus(uncounted), b.attempted.Plus(uncounted)
 	}
 	if used > 0 || back > 0 || al.out > 0 {

@@ -139,7 +139,9 @@ func (b *bucket) unbook(now quota.Time, booked *booking, al *allocation) {
 	b.wakeBy(now.Add(linger))
 	start, _ := b.pool.Bounds()
 	if start != booked.window && booked.report && al != nil && al.logged != nil {
-		al.logged.ended -= min(al.logged.ended, booked.taken)
+		if al.logged.ended -= min(al.logged.ended, booked.taken); b.tier.Kind == quota.SlidingWindow {
+			al.takeAnswered(booked.taken) // it returns to the level as if it had been used
+		}
 	}
 	if start != booked.window || booked.at <= b.fresh {
 		return
@@ -149,7 +151,8 @@ func (b *bucket) unbook(now quota.Time, booked *booking, al *allocation) {
 	case booked.report && al == nil:
 		back = 0
 	case booked.report:
-		back = al.takeAnswered(back)
+		back = min(al.takeAnswered(back), b.rooms.since(booked.at, b.room()))
+		b.rooms.fill(booked.at, back)
 	case back > 0:
 		back = min(back, b.rooms.since(booked.at, b.room()))
 		b.rooms.fill(booked.at, back)

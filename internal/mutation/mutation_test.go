@@ -50,7 +50,7 @@ var mutations = []mutation{
 	{"the level exceeds the burst", "leader/bucket.go", "handed := stands.Plus(b.own.earlier)", "handed := b.own.earlier"},
 	{"tokens of a window outlast it", "leader/bucket.go", "		b.allocations[i].void()\n", ""},
 	{"a lost answer gives back what has overflowed", "leader/requests.go", "back = min(back, b.rooms.since(booked.at, b.room()))", "back = max(back, 0)"},
-	{"what may come back from members is no use of room", "leader/bucket.go", "full-b.pool.Level()-max(0, b.returns()-stands)", "full-b.pool.Level()"},
+	{"what may come back from members is no use of room", "leader/bucket.go", "full-b.pool.Level()-max(0, b.returns()-b.answered()-stands)", "full-b.pool.Level()"},
 
 	// New leaders.
 	{"a new leader grants before it has learned", "leader/ask.go", "!l.mayGrant(now, b) && q.Cost > 0", "false && q.Cost > 0"},
@@ -65,7 +65,7 @@ var mutations = []mutation{
 	// Members.
 	{"a member spends what it does not hold", "aggregator/hotpath.go", "		if h < cost {\n", "		if h < 0 {\n"},
 	{"a member accrues beyond its cap", "aggregator/state.go", "b.addHeld(min(got, max(0, b.cap-b.base)))", "b.addHeld(got)"},
-	{"a hard window ends as late as the leader's clock may be", "aggregator/window.go", "until = max(since+1, until.Add(-off.lag()))", "until = max(since+1, until)"},
+	{"a hard window ends as late as the leader's clock may be", "aggregator/window.go", "		until = until.Add(-off.lag())\n", ""},
 	{"a member spends after its lease", "aggregator/state.go", "	end := min(until, b.lease)\n", "	end := until\n"},
 	{"an old grant is applied again", "aggregator/apply.go", "b.term == rt.term && e.Seq <= b.applied", "b.term == rt.term && e.Seq < b.applied"},
 	{"any answer acknowledges the last report", "aggregator/apply.go", "if b.pending == 0 || e.Ack != b.pending {", "if b.pending == 0 {"},

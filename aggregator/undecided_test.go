@@ -1,0 +1,85 @@
+package aggregator
+
+import (
+	"testing"
+	"time"
+
+	"github.com/quorate/quorate/internal/quota"
+)
+
+// TestUndoAfterEarlyEnd: a charge of a hard window that has ended here, but not certainly at the leader, is not held
+// again.
+func TestUndoAfterEarlyEnd(t *testing.T) {
+	l := ruleOf("l", quota.Window(quota.FixedWindow, 10, time.Minute), hard)
+	r := withSecond(t, l)
+	begins := quota.Time(time.Minute) * (start / quota.Time(time.Minute))
+	ends := begins.Add(time.Minute)
+	r.now = ends.Add(-time.Second)
+	r.check(l.LimitName, "k", 1)
+	rep := r.collect()
+	r.now = r.now.Add(50 * time.Millisecond) // the grant may have taken all of it
+	r.answer(rep, quota.GrantEntry{Tokens: 4 * tokens, Cap: 4 * tokens, Level: 4 * tokens, WindowStart: begins, WindowEnd: ends})
+	r.interrupted(l.LimitName, 2, false, func() {
+		r.now = ends.Add(-40 * time.Millisecond)
+		r.want(l.LimitName, 1, false, quota.WhyNotHeld)
+	})
+	r.now = ends.Add(-30 * time.Millisecond) // the leader may be in the next window
+	r.want(l.LimitName, 1, false, quota.WhyNotHeld)
+	r.now = ends
+	r.check(l.LimitName, "k", 0)
+	b := r.bucketOf(l.LimitName, "k")
+	if e := b.reported(r.now, 1); e.Used != 0 || e.Before != 0 || e.Held != 0 {
+		t.Errorf("used %d, before %d, held %d, want none", e.Used, e.Before, e.Held)
+	}
+}
+
+// TestUndoUnderTheCap: tokens that an undecided call may give back take room under the cap, after a report too.
+func TestUndoUnderTheCap(t *testing.T) {
+	n := quota.LimitName{Namespace: "n", Limit: "l"}
+	r := withSecond(t, limit(n, 20, quota.Hard))
+	r.check(n, "k", 1)
+	r.answer(r.collect(), quota.GrantEntry{Tokens: 10 * tokens, Rate: 10 * tokens, Cap: 10 * tokens, Level: 20 * tokens})
+	b := r.bucketOf(n, "k")
+	r.interrupted(n, 9, false, func() {
+		b.lock()
+		b.returnAbove(0) // as any report may
+		b.unlock()
+		r.now = r.now.Add(time.Second)
+		b.lock()
+		b.accrue(r.now)
+		b.unlock()
+	})
+	if held := quota.Units(b.hot().held.Load()); held > 10*tokens {
+		t.Errorf("%d tokens held, the cap is 10", held/tokens)
+	}
+}
+
+// TestReportDuringACallOverTheEnd: a report during a call over the end of a window counts no use of the new window in the
+// old one.
+func TestReportDuringACallOverTheEnd(t *testing.T) {
+	l := ruleOf("l", quota.Window(quota.FixedWindow, 10, time.Minute), hard)
+	r := withSecond(t, l)
+	begins := quota.Time(time.Minute) * (start / quota.Time(time.Minute))
+	ends := begins.Add(time.Minute)
+	r.now = ends.Add(-time.Second)
+	r.check(l.LimitName, "k", 1)
+	g := quota.GrantEntry{Tokens: 4 * tokens, Cap: 4 * tokens, Level: 4 * tokens, WindowStart: begins, WindowEnd: ends}
+	r.answer(r.collect(), g)
+	r.want(l.LimitName, 1, true, quota.WhyHeld)
+	r.interrupted(l.LimitName, 2, true, func() {
+		r.now = ends
+		r.check(l.LimitName, "k", 1)
+		rep := r.collect()
+		g.WindowStart, g.WindowEnd = ends, ends.Add(time.Minute)
+		r.answer(rep, g)
+		r.want(l.LimitName, 3, true, quota.WhyHeld)
+		b := r.bucketOf(l.LimitName, "k")
+		if e := b.reported(r.now, 1); e.Used != 4*tokens || e.Before != tokens {
+			t.Errorf("used %d, %d of them before the window; want 4 and 1", e.Used/tokens, e.Before/tokens)
+		}
+	})
+	b := r.bucketOf(l.LimitName, "k")
+	if e := b.reported(r.now, 1); e.Used != 6*tokens || e.Before != 3*tokens {
+		t.Errorf("used %d, %d of them before the window; want 6 and 3", e.Used/tokens, e.Before/tokens)
+	}
+}
