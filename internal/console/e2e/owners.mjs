@@ -257,8 +257,11 @@ export async function owners({ plan, open, visit, attempt, full, change, done })
     await change(page, page.locator('button:has-text("Delete")'), { comment: 'not needed' });
     await page.goto(open + 'limits?q=owner');
     must((await page.locator('main').textContent()).includes('No limit matches'), 'gone');
-  }));
+  }, {}, deleted));
 }
+
+// deleted accepts that the page of a limit asks for its figures once more after the limit was deleted.
+const deleted = (text) => text.includes('404') && (text.includes('/data/limit/now?limit=owner') || text.startsWith('Failed to load resource'));
 
 // readers may look at limits and not change them.
 export async function readers({ plan, visit, full, own, refused, signIn }) {
