@@ -9,7 +9,8 @@ import (
 )
 
 // TestClockOffset: the difference of two clocks is always within its bounds, whatever the delays of messages and the
-// drift of the clocks are, and grants that answer no report leave the lower bound open.
+// drift of the clocks are (nodes are steered by up to 5000 ppm each, see cluster/clock), and grants that answer no report
+// leave the lower bound open.
 func TestClockOffset(t *testing.T) {
 	const seed = 11
 	rng := rand.New(rand.NewPCG(seed, 0))
@@ -17,7 +18,7 @@ func TestClockOffset(t *testing.T) {
 		m := &member{}
 		m.init(Config{})
 		apart := quota.Time(rng.Int64N(int64(time.Hour))) - quota.Time(30*time.Minute)
-		drift := rng.Float64()*2e-3 - 1e-3
+		drift := rng.Float64()*2e-2 - 1e-2
 		leader := func(now quota.Time) quota.Time { return now - apart - quota.Time(drift*float64(now)) }
 		now, known := quota.Time(0), false
 		for range 300 {
@@ -52,30 +53,6 @@ func TestClockOffsetOfSetClock(t *testing.T) {
 		o := m.offset("a", at+step, at-10, at+10)
 		if want := (clockOffset{int64(-step - 10), int64(-step + 10), at + 10}); o != want {
 			t.Errorf("set by %d: %+v, want %+v", step, o, want)
-		}
-	}
-}
-
-// TestClockOffsetOfSteeredClocks: clocks of nodes are steered by up to 5000 ppm each (cluster/clock), so two drift by a
-// hundredth, and the lower bound still holds.
-func TestClockOffsetOfSteeredClocks(t *testing.T) {
-	const seed = 11
-	rng := rand.New(rand.NewPCG(seed, 0))
-	for range 200 {
-		m := &member{}
-		m.init(Config{})
-		drift := rng.Float64()*2e-2 - 1e-2
-		leader := func(now quota.Time) quota.Time { return now - quota.Time(drift*float64(now)) }
-		now := quota.Time(0)
-		for range 300 {
-			sent := now
-			arrives := sent.Add(time.Duration(rng.ExpFloat64() * float64(time.Millisecond)))
-			now = arrives.Add(time.Duration(rng.ExpFloat64() * float64(time.Millisecond)))
-			o := m.offset("a", leader(arrives), sent, now)
-			if is := int64(now - leader(now)); o.low > is+1 {
-				t.Fatalf("seed %d: clocks differ by %d, bounds %d and %d", seed, is, o.low, o.high)
-			}
-			now = now.Add(100 * time.Millisecond)
 		}
 	}
 }

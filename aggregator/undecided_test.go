@@ -12,13 +12,12 @@ import (
 func TestUndoAfterEarlyEnd(t *testing.T) {
 	l := ruleOf("l", quota.Window(quota.FixedWindow, 10, time.Minute), hard)
 	r := withSecond(t, l)
-	begins := quota.Time(time.Minute) * (start / quota.Time(time.Minute))
-	ends := begins.Add(time.Minute)
+	begins, ends := minuteOf(start)
 	r.now = ends.Add(-time.Second)
 	r.check(l.LimitName, "k", 1)
 	rep := r.collect()
 	r.now = r.now.Add(50 * time.Millisecond) // the grant may have taken all of it
-	r.answer(rep, quota.GrantEntry{Tokens: 4 * tokens, Cap: 4 * tokens, Level: 4 * tokens, WindowStart: begins, WindowEnd: ends})
+	r.answer(rep, fourTokens(begins, ends))
 	r.interrupted(l.LimitName, 2, false, func() {
 		r.now = ends.Add(-40 * time.Millisecond)
 		r.want(l.LimitName, 1, false, quota.WhyNotHeld)
@@ -59,11 +58,10 @@ func TestUndoUnderTheCap(t *testing.T) {
 func TestReportDuringACallOverTheEnd(t *testing.T) {
 	l := ruleOf("l", quota.Window(quota.FixedWindow, 10, time.Minute), hard)
 	r := withSecond(t, l)
-	begins := quota.Time(time.Minute) * (start / quota.Time(time.Minute))
-	ends := begins.Add(time.Minute)
+	begins, ends := minuteOf(start)
 	r.now = ends.Add(-time.Second)
 	r.check(l.LimitName, "k", 1)
-	g := quota.GrantEntry{Tokens: 4 * tokens, Cap: 4 * tokens, Level: 4 * tokens, WindowStart: begins, WindowEnd: ends}
+	g := fourTokens(begins, ends)
 	r.answer(r.collect(), g)
 	r.want(l.LimitName, 1, true, quota.WhyHeld)
 	r.interrupted(l.LimitName, 2, true, func() {

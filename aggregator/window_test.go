@@ -7,19 +7,29 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
+// minuteOf returns the bounds of the minute that contains the moment.
+func minuteOf(at quota.Time) (begins, ends quota.Time) {
+	begins = at - at%quota.Time(time.Minute)
+	return begins, begins.Add(time.Minute)
+}
+
+// fourTokens returns a grant of four tokens of a window.
+func fourTokens(begins, ends quota.Time) quota.GrantEntry {
+	return quota.GrantEntry{Tokens: 4 * tokens, Cap: 4 * tokens, Level: 4 * tokens, WindowStart: begins, WindowEnd: ends}
+}
+
 // TestWindowEndsEarly: a hard window ends here before it ends at the leader. Use since the last report is reported in
 // that window, not in the previous one.
 func TestWindowEndsEarly(t *testing.T) {
 	r := newRig(t, Config{})
 	l := ruleOf("l", quota.Window(quota.FixedWindow, 10, time.Minute), hard)
 	r.limits(l)
-	begins := quota.Time(time.Minute) * (start / quota.Time(time.Minute))
-	ends := begins.Add(time.Minute)
+	begins, ends := minuteOf(start)
 	r.now = ends.Add(-time.Second)
 	r.check(l.LimitName, "k", 1)
 	rep := r.collect()
 	r.now = r.now.Add(200 * time.Microsecond) // of which the grant may have taken all
-	r.answer(rep, quota.GrantEntry{Tokens: 4 * tokens, Cap: 4 * tokens, Level: 4 * tokens, WindowStart: begins, WindowEnd: ends})
+	r.answer(rep, fourTokens(begins, ends))
 	r.want(l.LimitName, 2, true, quota.WhyHeld)
 
 	b, _ := r.find(key("l", "k"))
@@ -45,9 +55,8 @@ func TestWindowOfSlowGrant(t *testing.T) {
 	r := newRig(t, Config{})
 	l := ruleOf("l", quota.Window(quota.FixedWindow, 10, time.Minute), hard)
 	r.limits(l)
-	begins := quota.Time(time.Minute) * (start / quota.Time(time.Minute))
-	ends := begins.Add(time.Minute)
-	four := quota.GrantEntry{Tokens: 4 * tokens, Cap: 4 * tokens, Level: 4 * tokens, WindowStart: begins, WindowEnd: ends}
+	begins, ends := minuteOf(start)
+	four := fourTokens(begins, ends)
 	r.now = ends.Add(-3 * time.Second)
 	r.check(l.LimitName, "k", 1)
 	for range 10 {
@@ -82,13 +91,12 @@ func TestWindowOfSteeredClock(t *testing.T) {
 	r := newRig(t, Config{})
 	l := ruleOf("l", quota.Window(quota.FixedWindow, 10, time.Minute), hard)
 	r.limits(l)
-	begins := quota.Time(time.Minute) * (start / quota.Time(time.Minute))
-	ends := begins.Add(time.Minute)
+	begins, ends := minuteOf(start)
 	r.now = ends.Add(-time.Second)
 	r.check(l.LimitName, "k", 1)
 	rep := r.collect()
 	at := r.now
-	r.answer(rep, quota.GrantEntry{Tokens: 4 * tokens, Cap: 4 * tokens, Level: 4 * tokens, WindowStart: begins, WindowEnd: ends})
+	r.answer(rep, fourTokens(begins, ends))
 	r.want(l.LimitName, 1, true, quota.WhyHeld)
 	r.now = ends.Add(-ends.Sub(at) / 110) // the leader, 1 % faster, is in the next window since ends - 1 s/101
 	r.want(l.LimitName, 1, false, quota.WhyNotHeld)

@@ -9,8 +9,8 @@ import (
 )
 
 // TestDurableCounts kills and restarts leaders and their members again and again while a long
-// window is counted, by members and by leaders. It checks that in the end the newest leader has
-// booked exactly what callers were told.
+// window is counted, by members and by leaders. At the end the newest leader has booked exactly the
+// admissions that callers received.
 func TestDurableCounts(t *testing.T) {
 	t.Parallel()
 	seeds := uint64(1000)
