@@ -86,7 +86,7 @@ func (s *EventService) Stream(ctx context.Context, req *quoratev1.WatchRequest, 
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-s.Closing:
+		case <-s.closing:
 			return nil
 		case <-beat.C:
 		case e := <-events:

@@ -1,7 +1,6 @@
 package api
 
 import (
-	"errors"
 	"runtime"
 	"runtime/debug"
 	"time"
@@ -14,8 +13,7 @@ import (
 	"github.com/quorate/quorate/internal/series"
 )
 
-// Meter holds the servers' metrics. It is one collector, so that the gRPC and HTTP servers of a
-// node can share it through the registry.
+// Meter holds the metrics of all transports.
 type Meter struct {
 	rules     rules
 	decisions *prometheus.Desc
@@ -31,27 +29,8 @@ type Meter struct {
 
 var _ prometheus.Collector = (*Meter)(nil)
 
-// registerMeter returns the registry's meter, and creates it on the first call.
-func registerMeter(o Options) *Meter {
-	m := newMeter(o.Version)
-	if m.rules.Guard = o.Series; o.Series == nil {
-		m.rules.Guard = series.New(0)
-	}
-	m.build.Set(1)
-	err := o.Registry.Register(m)
-	if already, ok := errors.AsType[prometheus.AlreadyRegisteredError](err); ok {
-		if old, ok := already.ExistingCollector.(*Meter); ok {
-			return old
-		}
-	}
-	if err != nil {
-		// invariant: only this package names metrics like this
-		panic("api: the registry has metrics of the same names: " + err.Error())
-	}
-	return m
-}
-
-func newMeter(version string) *Meter {
+// newMeter returns a meter that o.Registry holds.
+func newMeter(o *Options) *Meter {
 	m := &Meter{
 		decisions: prometheus.NewDesc("quorate_decisions_total",
 			"Decisions made through the API, by limit, result (allowed, refused) and why.", []string{"namespace", "limit", "result", "why"}, nil),
@@ -72,9 +51,14 @@ func newMeter(version string) *Meter {
 		}, []string{"method", "reason"}),
 		build: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "quorate_build_info", Help: "Always 1; its labels are the version, revision and Go version of this process.",
-			ConstLabels: prometheus.Labels{"version": version, "revision": Revision(), "goversion": runtime.Version()},
+			ConstLabels: prometheus.Labels{"version": o.Version, "revision": Revision(), "goversion": runtime.Version()},
 		}),
 	}
+	if m.rules.Guard = o.Series; o.Series == nil {
+		m.rules.Guard = series.New(0)
+	}
+	m.build.Set(1)
+	o.Registry.MustRegister(m) // invariant: a registry has one service, and only this package names metrics like this
 	ok := codes.OK.String()
 	m.allowOK, m.batchOK = m.Duration.WithLabelValues("grpc", quoratev1.QuotaService_Allow_FullMethodName, ok), m.Duration.WithLabelValues("grpc", quoratev1.QuotaService_AllowBatch_FullMethodName, ok)
 	return m

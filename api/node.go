@@ -3,11 +3,10 @@ package api
 import (
 	"context"
 	"log/slog"
-	"net/http"
+	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"google.golang.org/grpc"
 
 	"github.com/quorate/quorate/api/access"
 	"github.com/quorate/quorate/api/auth"
@@ -154,8 +153,7 @@ type Options struct {
 	FormatLimits func(limits []quota.Limit) []byte
 	// Lint returns probable mistakes in valid limits; nil finds none.
 	Lint func(limits []quota.Limit) []string
-	// Registry holds the servers' metrics, which GET /metrics exports. The gRPC and HTTP servers of
-	// one node share it. Nil means a private one.
+	// Registry holds the servers' metrics, which GET /metrics exports. Nil means a private one.
 	Registry *prometheus.Registry
 	// Series bounds how many limits the metrics count by name; nil means series.DefaultLimits.
 	Series *series.Guard
@@ -182,19 +180,6 @@ type Options struct {
 	Self string
 	// Version is the version of the software, for quorate_build_info.
 	Version string
-	// Register adds the services of other protocols to the gRPC server; nil adds none. They call
-	// seen with every decision and the number of times it was made, so that the metrics count it.
-	Register func(srv grpc.ServiceRegistrar, seen func(d *quota.Decision, times uint64))
-	// Mount serves other protocols over HTTP: each handler serves its path, such as /api, and
-	// everything below it. The routes of this package take precedence.
-	Mount map[string]http.Handler
-	// ForwardAuth serves the check for proxies, GET /v1/forward-auth.
-	ForwardAuth bool
-	// Forwarded is called concurrently with the outcome of each of these checks: allowed, refused,
-	// invalid, denied, or fault for a limit that cannot be decided. Nil counts nothing.
-	Forwarded func(code string)
-	// Fronts returns more handlers to mount. They call seen with every decision. Nil means none.
-	Fronts func(seen func(d *quota.Decision, times uint64)) map[string]http.Handler
 }
 
 // Bounds of bodies over HTTP, in bytes.
@@ -219,8 +204,9 @@ type core struct {
 	Clock func() time.Time
 	// watchers counts open rate watches. eventRoom counts the buffers of event watches, in events.
 	watchers, eventRoom *fairshare.Pool
-	// Closing ends event streams when the HTTP server shuts down.
-	Closing chan struct{}
+	// closing is closed by endStreams.
+	closing    chan struct{}
+	endStreams func()
 }
 
 // coreNode is the part of a node that all services use.
@@ -238,9 +224,9 @@ func newCore(n coreNode, o Options) *core {
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
 	}
-	meter := registerMeter(o)
+	meter, closing := newMeter(&o), make(chan struct{})
 	return &core{
 		Gate: newGate(n, &o, meter.denied), node: n, Opts: o, Log: log, Meter: meter, Heartbeat: heartbeatTime, Clock: time.Now, Stuck: EventWriteTimeout,
-		Closing: make(chan struct{}), watchers: newWatchers(maxRateWatchers, o.Guard), eventRoom: newWatchers(maxEventRoom, o.Guard),
+		closing: closing, endStreams: sync.OnceFunc(func() { close(closing) }), watchers: newWatchers(maxRateWatchers, o.Guard), eventRoom: newWatchers(maxEventRoom, o.Guard),
 	}
 }

@@ -194,7 +194,7 @@ func (s *RateService) Stream(ctx context.Context, req *quoratev1.WatchRatesReque
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-s.Closing:
+		case <-s.closing:
 			return nil
 		case <-tick.C:
 		}

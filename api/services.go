@@ -9,8 +9,8 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// Service bundles the single implementation of all quorate.v1 services, which every transport
-// serves.
+// Service bundles the single implementation of all quorate.v1 services. A node has one, which every
+// transport serves: its bounds are those of the node.
 type Service struct {
 	*core
 
@@ -78,3 +78,6 @@ func New(n Node, o Options) *Service {
 
 // Status returns the cluster as the node sees it.
 func (s *Service) Status() *quoratev1.GetStatusResponse { return s.node.Status() }
+
+// EndStreams ends the streams of events and rates of all transports, and those that begin later.
+func (s *Service) EndStreams() { s.endStreams() }

@@ -44,7 +44,7 @@ func newNode(t *testing.T, limits ...quota.Limit) (*cluster.Node, string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	srv := grpcapi.New(api.New(n, api.Options{}))
+	srv := grpcapi.New(api.New(n, api.Options{}), nil)
 	go srv.Serve(calls)
 	t.Cleanup(srv.Stop)
 	return n, calls.Addr().String()

@@ -150,7 +150,7 @@ type messageReader interface {
 	Read(n int) (mem.BufferSlice, error)
 }
 
-// receiveSmall receives a message of at most MaxStrangerMessage bytes within a time; 0 waits as
+// receiveSmall receives a message of at most MaxAnonymousMessage bytes within a time; 0 waits as
 // long as the call lasts. It refuses a longer message before reading it. The call must end after an
 // error.
 func receiveSmall(stream grpc.ServerStream, to any, within time.Duration) error {

@@ -22,7 +22,7 @@ func TestPointToHTTP(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	srv := New(api.New(apitest.New(t), api.Options{}))
+	srv := New(api.New(apitest.New(t), api.Options{}), nil)
 	go srv.Serve(PointToHTTP(l, "127.0.0.1:7411"))
 	t.Cleanup(srv.Stop)
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}

@@ -46,10 +46,11 @@ const HealthCluster = "cluster"
 // HealthRateLimit equals HealthReady, under the name that probes of envoyproxy/ratelimit use.
 const HealthRateLimit = "ratelimit"
 
-// New returns a server of all services of quorate.v1, health and reflection. The caller serves and
-// stops it. Extra options, such as credentials, come last and take precedence. Interceptors among
-// them see all calls except Allow and AllowBatch, which have none.
-func New(svc *api.Service, extra ...grpc.ServerOption) *grpc.Server {
+// New returns a server of all services of quorate.v1, health and reflection, and of the services that
+// others adds, if it is not nil. The caller serves and stops it. Extra options, such as credentials,
+// come last and take precedence. Interceptors among them see all calls except Allow and AllowBatch,
+// which have none.
+func New(svc *api.Service, others func(grpc.ServiceRegistrar), extra ...grpc.ServerOption) *grpc.Server {
 	s := &grpcServer{Service: svc, anonymous: newAnonymousCalls()}
 	options := []grpc.ServerOption{
 		grpc.ForceServerCodecV2(newCodec()),
@@ -76,8 +77,8 @@ func New(svc *api.Service, extra ...grpc.ServerOption) *grpc.Server {
 	quoratev1.RegisterAccountServiceServer(srv, s.Accounts)
 	quoratev1.RegisterBackupServiceServer(srv, s.Backup)
 	healthv1.RegisterHealthServer(srv, &healthServer{Server: health.NewServer(), node: s.Service})
-	if s.Opts.Register != nil {
-		s.Opts.Register(srv, s.Quota.Seen)
+	if others != nil {
+		others(srv)
 	}
 	reflection.Register(server)
 	return server

@@ -57,7 +57,7 @@ func TestAllowStream(t *testing.T) {
 // first check in another.
 func TestAllowStreamAsksForEachCheck(t *testing.T) {
 	s := newSecured(t, map[string]rbac.Binding{"ci": {Role: "checker", Scope: rbac.Namespace("web")}})
-	c := quoratev1.NewQuotaServiceClient(dialGRPC(t, s, s.opts))
+	c := quoratev1.NewQuotaServiceClient(s.dial(t))
 	if stream, err := c.AllowStream(t.Context()); err == nil {
 		if _, err = stream.Recv(); status.Code(err) != codes.Unauthenticated {
 			t.Errorf("without a credential: %v", err)

@@ -72,7 +72,7 @@ func until(t *testing.T, what string, holds func() bool) {
 func TestStrangersBodies(t *testing.T) {
 	s := newSecured(t, everyRole())
 	srv := httptest.NewUnstartedServer(nil)
-	h := newRouter(api.New(s, s.opts))
+	h := newRouter(api.New(s, s.opts), s.web)
 	srv.Config.Handler = h // without the timeouts of New: no body may end before all have been judged
 	srv.Start()
 	t.Cleanup(srv.Close)
@@ -114,7 +114,7 @@ func TestStrangersBodies(t *testing.T) {
 // bodies of others.
 func TestBodiesUnderWay(t *testing.T) {
 	s := newSecured(t, everyRole())
-	h := newRouter(api.New(s, s.opts))
+	h := newRouter(api.New(s, s.opts), s.web)
 	hold := make(chan struct{})
 	parts := callerBytes/(4<<20) + 2
 	codes := make(chan int, parts)
@@ -153,8 +153,8 @@ func TestBodiesUnderWay(t *testing.T) {
 // bodies of known callers over HTTP/2, where one connection carries many.
 func TestSmallBodies(t *testing.T) {
 	s := newSecured(t, everyRole())
-	s.opts.Mount[Console] = http.HandlerFunc(func(_ http.ResponseWriter, req *http.Request) { _, _ = io.ReadAll(req.Body) })
-	h := newRouter(api.New(s, s.opts))
+	s.web.Mount[Console] = http.HandlerFunc(func(_ http.ResponseWriter, req *http.Request) { _, _ = io.ReadAll(req.Body) })
+	h := newRouter(api.New(s, s.opts), s.web)
 	for _, c := range []struct {
 		path, who          string
 		http               int
@@ -224,7 +224,7 @@ func TestStrangersMessages(t *testing.T) {
 // with or without a credential, and little of a call that every caller with a credential may make.
 func TestNobodyIsNotRead(t *testing.T) {
 	s := newSecured(t, everyRole())
-	conn := dialGRPC(t, s, s.opts)
+	conn := s.dial(t)
 	large := &quoratev1.ApplyLimitsRequest{Yaml: strings.Repeat("x", grpcapi.MaxGRPCMessage)}
 	small := &quoratev1.ApplyLimitsRequest{Yaml: strings.Repeat("x", grpcapi.MaxAnonymousMessage)}
 	const apply, roles = "/quorate.v1.LimitService/ApplyLimits", "/quorate.v1.SecurityService/ListRoles"
@@ -259,7 +259,7 @@ func TestNobodyIsNotRead(t *testing.T) {
 // other connections still work, and so do new ones of this connection after some have ended.
 func TestStrangersWatches(t *testing.T) {
 	s := newSecured(t, everyRole())
-	srv := grpcapi.New(api.New(s, s.opts))
+	srv := grpcapi.New(api.New(s, s.opts), s.others)
 	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -365,7 +365,7 @@ func TestKnownJWTs(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.opts.Guard = guard
-	conn := dialGRPC(t, s, s.opts)
+	conn := s.dial(t)
 	ctx := metadata.AppendToOutgoingContext(t.Context(), "authorization", "Bearer "+issuer.jwt(t, "ann"))
 	check := &quoratev1.AllowRequest{Namespace: "web", Limit: "per_client", Key: "k"}
 	if _, err := quoratev1.NewQuotaServiceClient(conn).Allow(ctx, check); err != nil {
@@ -397,7 +397,7 @@ func TestUnverifiedAreBounded(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.opts.Guard = guard
-	conn := dialGRPC(t, s, s.opts)
+	conn := s.dial(t)
 	desc := &grpc.StreamDesc{ClientStreams: true}
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()

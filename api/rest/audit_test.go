@@ -42,7 +42,7 @@ func TestAuditOfLostAnswers(t *testing.T) {
 	s := newSecured(t, everyRole())
 	s.opts.Audit = log
 	n := lostAnswers{s}
-	conn, h := dialGRPC(t, n, s.opts), New(api.New(n, s.opts)).Handler
+	conn, h := dialGRPC(t, n, s.opts), New(api.New(n, s.opts), Options{}).Handler
 	ctx, sec := s.as(t.Context(), "admin"), quoratev1.NewSecurityServiceClient(conn)
 	for range 30 {
 		_, _ = sec.RevokeToken(ctx, &quoratev1.RevokeTokenRequest{})

@@ -40,7 +40,7 @@ func authorizationDoc(t *testing.T) string {
 	b.WriteString("\n|---|---|---|---|" + strings.Repeat(":-:|", len(rbac.Roles())) + "\n")
 	paths := map[string][]string{}
 	s := newSecured(t, nil)
-	for _, r := range newRouter(api.New(s, s.opts)).routes() {
+	for _, r := range newRouter(api.New(s, s.opts), s.web).routes() {
 		if r.rpc != "" {
 			paths[r.name()] = append(paths[r.name()], r.method+" "+r.path)
 		}

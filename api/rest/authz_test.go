@@ -32,7 +32,7 @@ import (
 func grpcMethods(t testing.TB, s *secured) map[string]bool {
 	t.Helper()
 	out := map[string]bool{}
-	srv := grpcapi.New(api.New(s, s.opts))
+	srv := grpcapi.New(api.New(s, s.opts), s.others)
 	defer srv.Stop()
 	for service, info := range srv.GetServiceInfo() {
 		for _, m := range info.Methods {
@@ -57,7 +57,7 @@ func TestEveryCallHasARule(t *testing.T) {
 	for m := range grpcMethods(t, s) {
 		want[m] = true
 	}
-	for _, r := range newRouter(api.New(s, s.opts)).routes() {
+	for _, r := range newRouter(api.New(s, s.opts), s.web).routes() {
 		want[r.name()] = true
 	}
 	protoregistry.GlobalFiles.RangeFilesByPackage("quorate.v1", func(fd protoreflect.FileDescriptor) bool {
@@ -169,7 +169,7 @@ func may(role string, r auth.Rule) bool {
 func TestMatrix(t *testing.T) {
 	roles := everyRole()
 	s := newSecured(t, roles)
-	conn := dialGRPC(t, s, s.opts)
+	conn := s.dial(t)
 	for method, stream := range grpcMethods(t, s) {
 		rule, _ := auth.RuleOf(method)
 		for _, role := range append(slices.Sorted(maps.Keys(roles)), nobodyAtAll) {
@@ -213,8 +213,8 @@ func namesWhatIsMissing(t *testing.T, err error, role string, rule auth.Rule) {
 func TestMatrixOverHTTP(t *testing.T) {
 	roles := everyRole()
 	s := newSecured(t, roles)
-	srv := New(api.New(s, s.opts))
-	routes := newRouter(api.New(s, s.opts)).routes()
+	srv := New(api.New(s, s.opts), s.web)
+	routes := newRouter(api.New(s, s.opts), s.web).routes()
 	routes = append(routes, route{method: "GET", path: "/api"}, route{method: "GET", path: "/api/stats/web"})
 	for _, r := range routes {
 		name := r.name()
@@ -270,7 +270,7 @@ func TestScopes(t *testing.T) {
 		"in":  {Permissions: []string{"check", "report", "limits.read", "limits.write", "keys.read", "keys.reset", "rates.read", "events.read"}, Scope: rbac.Namespace("web")},
 		"out": {Permissions: []string{"check", "report", "limits.read", "limits.write", "keys.read", "keys.reset", "rates.read", "events.read"}, Scope: rbac.Namespace("other")},
 	})
-	conn, srv := dialGRPC(t, s, s.opts), New(api.New(s, s.opts))
+	conn, srv := s.dial(t), New(api.New(s, s.opts), s.web)
 	found := 0
 	for method, stream := range grpcMethods(t, s) {
 		rule, _ := auth.RuleOf(method)
@@ -322,7 +322,7 @@ func TestLimitsPerNamespace(t *testing.T) {
 		"all": {Role: "limit-writer", Scope: rbac.Everywhere},
 	})
 	s.With(t, "api/x 1/s 1", "web/a 1/s 1", "web/b 1/s 1")
-	c := quoratev1.NewLimitServiceClient(dialGRPC(t, s, s.opts))
+	c := quoratev1.NewLimitServiceClient(s.dial(t))
 	as := func(who string) context.Context { return s.as(t.Context(), who) }
 	apply := func(file string, dry bool) error {
 		_, err := c.ApplyLimits(as("web"), &quoratev1.ApplyLimitsRequest{Yaml: file, DryRun: dry})
@@ -380,8 +380,8 @@ func TestLimitsPerNamespace(t *testing.T) {
 func TestBadCredentials(t *testing.T) {
 	s := newSecured(t, everyRole())
 	s.table, _ = s.table.Apply(setBindingChange(&rbac.Binding{Identity: rbac.Anybody, Role: "checker"}))
-	c := quoratev1.NewQuotaServiceClient(dialGRPC(t, s, s.opts))
-	srv := New(api.New(s, s.opts))
+	c := quoratev1.NewQuotaServiceClient(s.dial(t))
+	srv := New(api.New(s, s.opts), s.web)
 	if _, err := c.Allow(t.Context(), &quoratev1.AllowRequest{Namespace: "web", Limit: "per_client", Key: "k"}); err != nil {
 		t.Errorf("anybody may: %v", err)
 	}

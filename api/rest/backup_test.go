@@ -133,7 +133,7 @@ func TestBackupOverHTTP(t *testing.T) {
 				_, err := w.Write(want[:tt.before])
 				return errors.Join(err, tt.err)
 			}}
-			srv := httptest.NewServer(New(api.New(node, api.Options{})).Handler)
+			srv := httptest.NewServer(New(api.New(node, api.Options{}), Options{}).Handler)
 			defer srv.Close()
 			res, err := http.Get(srv.URL + "/v1/backup")
 			if err != nil {

@@ -76,7 +76,7 @@ func TestSlowWatcher(t *testing.T) {
 // TestHeadersAreBounded checks the bound of headers on both wires.
 func TestHeadersAreBounded(t *testing.T) {
 	srv := httptest.NewUnstartedServer(nil)
-	srv.Config = New(api.New(apitest.New(t), api.Options{}))
+	srv.Config = New(api.New(apitest.New(t), api.Options{}), Options{})
 	srv.Start()
 	defer srv.Close()
 	var d net.Dialer
@@ -111,8 +111,7 @@ func TestMessagesAreBounded(t *testing.T) {
 func TestAPILimit(t *testing.T) {
 	s := newSecured(t, everyRole())
 	s.Node.With(t, "quorate/api 1/s 2", "web/per_client 10/s 20")
-	conn := dialGRPC(t, s, s.opts)
-	h := New(api.New(s, s.opts)).Handler
+	conn, h := s.both(t)
 	top := func(who string) error {
 		_, err := quoratev1.NewRateServiceClient(conn).TopRates(s.as(t.Context(), who), &quoratev1.TopRatesRequest{Top: 1})
 		return err
@@ -155,7 +154,7 @@ func TestAPILimit(t *testing.T) {
 // costs nothing.
 func TestAPILimitWithoutAuth(t *testing.T) {
 	n := apitest.New(t).With(t, "quorate/api 1/s 2")
-	h := New(api.New(n, api.Options{})).Handler
+	h := New(api.New(n, api.Options{}), Options{}).Handler
 	last := 0
 	for i := range 3 {
 		req := httptest.NewRequest(http.MethodGet, "/v1/status", nil)
@@ -191,7 +190,7 @@ func TestDebug(t *testing.T) {
 		}
 	}
 	for _, path := range []string{"/debug/pprof/", "/debug/pprof/heap", "/debug/vars"} {
-		if w := s.do(New(api.New(s, s.opts)).Handler, "admin", "GET", path, ""); w.Code != http.StatusNotFound {
+		if w := s.do(s.handler(), "admin", "GET", path, ""); w.Code != http.StatusNotFound {
 			t.Errorf("the API port serves %s: %d", path, w.Code)
 		}
 	}
@@ -208,8 +207,7 @@ func TestAudit(t *testing.T) {
 	defer log.Close()
 	s := newSecured(t, everyRole())
 	s.opts.Audit, s.opts.Self = log, "n1"
-	conn := dialGRPC(t, s, s.opts)
-	h := New(api.New(s, s.opts)).Handler
+	conn, h := s.both(t)
 	ctx := func(who string) context.Context { return s.as(t.Context(), who) }
 	sec, limits := quoratev1.NewSecurityServiceClient(conn), quoratev1.NewLimitServiceClient(conn)
 	made, err := sec.CreateToken(ctx("admin"), &quoratev1.CreateTokenRequest{Name: "build", Comment: "for CI"})
@@ -297,7 +295,7 @@ func TestStrangersDoNotEraseTheAuditLog(t *testing.T) {
 	defer log.Close()
 	s := newSecured(t, everyRole())
 	s.opts.Audit, s.opts.Self = log, "n1"
-	h := New(api.New(s, s.opts)).Handler
+	h := s.handler()
 	if w := s.do(h, "admin", "POST", "/v1/tokens", `{"name":"evidence"}`); w.Code != http.StatusOK {
 		t.Fatal(w.Code, w.Body)
 	}
@@ -331,7 +329,7 @@ func TestSecurityService(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.opts.Guard = guard
-	h := New(api.New(s, s.opts)).Handler
+	h := s.handler()
 	do := func(who, method, path, body, want string, code int) string {
 		t.Helper()
 		w := s.do(h, who, method, path, body)

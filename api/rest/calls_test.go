@@ -31,7 +31,7 @@ func walk(t *testing.T, n api.Node, steps []step) {
 
 func walkRouter(t *testing.T, s *api.Service, steps []step) {
 	t.Helper()
-	srv := httptest.NewServer(New(s).Handler)
+	srv := httptest.NewServer(New(s, Options{}).Handler)
 	t.Cleanup(srv.Close)
 	walkServer(t, srv, steps)
 }

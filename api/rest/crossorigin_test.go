@@ -37,7 +37,7 @@ func TestFromOtherSites(t *testing.T) {
 		{"/v1/allow", allow, "cross-site", "https://evil.example", http.StatusOK},
 		{"/v1/allow:batch", `{"checks":[` + allow + `]}`, "cross-site", "https://evil.example", http.StatusOK},
 	} {
-		for name, h := range map[string]http.Handler{"secured": New(api.New(s, s.opts)).Handler, "open": New(api.New(open, api.Options{Mount: s.opts.Mount})).Handler} {
+		for name, h := range map[string]http.Handler{"secured": s.handler(), "open": New(api.New(open, api.Options{}), Options{Mount: s.web.Mount}).Handler} {
 			if name == "open" && c.path == "/v1/tokens" {
 				continue // it stores nothing
 			}
@@ -81,7 +81,7 @@ func TestForwardFromOtherSites(t *testing.T) {
 		{"none", "", http.StatusOK, http.StatusOK},
 		{"", "", http.StatusOK, http.StatusOK}, // a program
 	} {
-		for name, h := range map[string]http.Handler{"secured": New(api.New(s, s.opts)).Handler, "open": New(api.New(apitest.New(t), api.Options{ForwardAuth: true, Hosts: []string{}})).Handler} {
+		for name, h := range map[string]http.Handler{"secured": s.handler(), "open": New(api.New(apitest.New(t), api.Options{Hosts: []string{}}), Options{ForwardAuth: true}).Handler} {
 			want := map[string]int{"secured": c.secured, "open": c.open}[name]
 			for _, method := range []string{http.MethodGet, http.MethodHead} {
 				req := httptest.NewRequest(method, "/v1/forward-auth?namespace=web&limit=per_client&key=k&cost=0", nil)
@@ -113,7 +113,7 @@ func TestOtherHosts(t *testing.T) {
 		"127.0.0.1:7411": true, "[::1]:7411": true, "10.1.2.3": true, "localhost:7411": true, "quorate": true, "n1.quorate.svc.cluster.local:7411": true,
 		"QUORATE.example.com.:7411": true, "evil.example:7411": false, "127.0.0.1.evil.example": false, "quorate.example.com.evil.example": false, "localhost.evil.example": false,
 	} {
-		h := New(api.New(apitest.New(t), api.Options{Hosts: s.opts.Hosts})).Handler
+		h := New(api.New(apitest.New(t), api.Options{Hosts: s.opts.Hosts}), Options{}).Handler
 		do := func(h http.Handler, path string) *httptest.ResponseRecorder {
 			req := httptest.NewRequest(http.MethodGet, path, nil)
 			req.Host = host
@@ -132,7 +132,7 @@ func TestOtherHosts(t *testing.T) {
 		if w := do(h, "/healthz"); w.Code != http.StatusOK {
 			t.Errorf("a probe, %s: %d", host, w.Code)
 		}
-		if w := do(New(api.New(s, s.opts)).Handler, "/v1/status"); w.Code != http.StatusUnauthorized {
+		if w := do(s.handler(), "/v1/status"); w.Code != http.StatusUnauthorized {
 			t.Errorf("with authentication, %s: %d", host, w.Code)
 		}
 	}

@@ -7,13 +7,11 @@ import (
 
 	commonv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
 	ratelimitv3 "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
-	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
 	"github.com/quorate/quorate/api"
 	"github.com/quorate/quorate/api/envoy"
-	"github.com/quorate/quorate/internal/quota"
 	"github.com/quorate/quorate/internal/rbac"
 )
 
@@ -27,10 +25,10 @@ func TestEnvoyNeedsCheckInTheDomain(t *testing.T) {
 		"stranger":   {},
 	})
 	front := envoy.New(s, envoy.Options{})
-	s.opts.Register = func(srv grpc.ServiceRegistrar, _ func(*quota.Decision, uint64)) { front.Register(srv) }
-	s.opts.Mount = map[string]http.Handler{envoy.JSONPath: front.Handler(api.Permitted)}
-	client := ratelimitv3.NewRateLimitServiceClient(dialGRPC(t, s, s.opts))
-	srv := New(api.New(s, s.opts))
+	s.others = front.Register
+	s.web.Mount = map[string]http.Handler{envoy.JSONPath: front.Handler(api.Permitted)}
+	conn, h := s.both(t)
+	client := ratelimitv3.NewRateLimitServiceClient(conn)
 	for _, tc := range []struct {
 		who, domain string
 		want        codes.Code
@@ -52,7 +50,7 @@ func TestEnvoyNeedsCheckInTheDomain(t *testing.T) {
 		if status.Code(err) != tc.want {
 			t.Errorf("%q asks about %q: %v, want %v", tc.who, tc.domain, err, tc.want)
 		}
-		w := s.do(srv.Handler, tc.who, http.MethodPost, envoy.JSONPath, `{"domain":"`+tc.domain+`","descriptors":[{"entries":[{"key":"nobody"}]}]}`)
+		w := s.do(h, tc.who, http.MethodPost, envoy.JSONPath, `{"domain":"`+tc.domain+`","descriptors":[{"entries":[{"key":"nobody"}]}]}`)
 		if w.Code != tc.http || w.Code == http.StatusForbidden && !strings.Contains(w.Body.String(), "check") {
 			t.Errorf("%q asks about %q: %d %s, want %d", tc.who, tc.domain, w.Code, w.Body, tc.http)
 		}

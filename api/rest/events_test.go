@@ -116,7 +116,7 @@ func TestEventsOutliveTimeouts(t *testing.T) {
 	n := apitest.New(t)
 	s := api.New(n, api.Options{})
 	s.Heartbeat = 10 * time.Millisecond
-	hs := New(s)
+	hs := New(s, Options{})
 	hs.ReadTimeout, hs.WriteTimeout = 50*time.Millisecond, 50*time.Millisecond
 	srv := httptest.NewUnstartedServer(nil)
 	srv.Config = hs

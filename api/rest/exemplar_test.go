@@ -6,7 +6,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/prometheus/client_golang/prometheus"
 	"google.golang.org/grpc/metadata"
 
 	"github.com/quorate/quorate/api"
@@ -46,9 +45,8 @@ func TestSampledTrace(t *testing.T) {
 // for both protocols.
 func TestExemplars(t *testing.T) {
 	n := apitest.New(t).With(t, "web/s 1/s 9")
-	reg := prometheus.NewRegistry()
-	o := api.Options{Registry: reg}
-	h, s := New(api.New(n, o)).Handler, api.New(n, o)
+	s := api.New(n, api.Options{})
+	h := New(s, Options{}).Handler
 	req := httptest.NewRequest(http.MethodPost, "/v1/allow", strings.NewReader(`{"namespace":"web","limit":"s","key":"k"}`))
 	req.Header.Set("Traceparent", "00-"+traced+"-00f067aa0ba902b7-01")
 	h.ServeHTTP(httptest.NewRecorder(), req)

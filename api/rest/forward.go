@@ -24,7 +24,7 @@ import (
 const forwardPath = "/v1/forward-auth"
 
 func (r *router) forwardRoutes() []route {
-	if !r.Opts.ForwardAuth {
+	if !r.options.ForwardAuth {
 		return nil
 	}
 	return []route{{
@@ -182,7 +182,7 @@ func headerOr(req *http.Request, or string, names ...string) string {
 // 400, whatever the proxy makes of it: it is bad for every request.
 func (r *router) forwardAuth(w http.ResponseWriter, req *http.Request) int {
 	code, status := r.forward(w, req)
-	if count := r.Opts.Forwarded; count != nil {
+	if count := r.options.Forwarded; count != nil {
 		count(code)
 	}
 	return status

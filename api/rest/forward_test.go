@@ -16,7 +16,7 @@ import (
 
 func forwardServer(t *testing.T, n api.Node) *httptest.Server {
 	t.Helper()
-	srv := httptest.NewServer(New(api.New(n, api.Options{ForwardAuth: true})).Handler)
+	srv := httptest.NewServer(New(api.New(n, api.Options{}), Options{ForwardAuth: true}).Handler)
 	t.Cleanup(srv.Close)
 	return srv
 }
@@ -84,11 +84,11 @@ func TestForwardAnswers(t *testing.T) {
 	n := apitest.New(t)
 	var mu sync.Mutex
 	codes := map[string]int{}
-	srv := httptest.NewServer(New(api.New(n, api.Options{ForwardAuth: true, Forwarded: func(code string) {
+	srv := httptest.NewServer(New(api.New(n, api.Options{}), Options{ForwardAuth: true, Forwarded: func(code string) {
 		mu.Lock()
 		defer mu.Unlock()
 		codes[code]++
-	}})).Handler)
+	}}).Handler)
 	t.Cleanup(srv.Close)
 	url := srv.URL + "/v1/forward-auth?"
 	for _, c := range []struct {

@@ -27,13 +27,13 @@ import (
 func dialGRPC(t testing.TB, n api.Node, o api.Options) *grpc.ClientConn {
 	t.Helper()
 	o.ParseLimits, o.FormatLimits, o.Lint = apitest.ParseLimits, apitest.FormatLimits, apitest.LintLimits
-	return dialService(t, api.New(n, o))
+	return dialService(t, api.New(n, o), nil)
 }
 
-func dialService(t testing.TB, s *api.Service) *grpc.ClientConn {
+func dialService(t testing.TB, s *api.Service, others func(grpc.ServiceRegistrar)) *grpc.ClientConn {
 	t.Helper()
 	l := bufconn.Listen(1 << 20)
-	srv := grpcapi.New(s)
+	srv := grpcapi.New(s, others)
 	go srv.Serve(l) // ends with Stop
 	conn, err := grpc.NewClient("passthrough:///bufconn", grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return l.DialContext(ctx) }))
@@ -147,11 +147,11 @@ func TestGRPCHealth(t *testing.T) {
 	}
 }
 
-// TestServersShareARegistry checks that both servers of a node count into one metric family.
-func TestServersShareARegistry(t *testing.T) {
-	n, reg := apitest.New(t), prometheus.NewRegistry()
-	c := quoratev1.NewQuotaServiceClient(dialGRPC(t, n, api.Options{Registry: reg, Version: "v"}))
-	h := New(api.New(n, api.Options{Registry: reg, Version: "v"}))
+// TestServersShareAService checks that both servers of a node count into one metric family.
+func TestServersShareAService(t *testing.T) {
+	reg := prometheus.NewRegistry()
+	s := api.New(apitest.New(t), api.Options{Registry: reg, Version: "v"})
+	c, h := quoratev1.NewQuotaServiceClient(dialService(t, s, nil)), New(s, Options{})
 	if _, err := c.Allow(t.Context(), &quoratev1.AllowRequest{Namespace: "web", Limit: "login", Key: "secret-tenant"}); err != nil {
 		t.Fatal(err)
 	}

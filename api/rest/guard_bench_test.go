@@ -8,7 +8,6 @@ import (
 	"net/http/httptest"
 	"testing"
 
-	"github.com/quorate/quorate/api"
 	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
 	"github.com/quorate/quorate/internal/rbac"
 )
@@ -23,7 +22,7 @@ func BenchmarkGuard(b *testing.B) {
 			s.opts.Guard = nil
 		}
 		b.Run("grpc/"+mode, func(b *testing.B) {
-			c := quoratev1.NewQuotaServiceClient(dialGRPC(b, s, s.opts))
+			c := quoratev1.NewQuotaServiceClient(s.dial(b))
 			ctx := s.as(context.Background(), "ci")
 			req := &quoratev1.AllowRequest{Namespace: "web", Limit: "per_client", Key: "k"}
 			for b.Loop() {
@@ -33,7 +32,7 @@ func BenchmarkGuard(b *testing.B) {
 			}
 		})
 		b.Run("http/"+mode, func(b *testing.B) {
-			h := New(api.New(s, s.opts)).Handler
+			h := s.handler()
 			body := []byte(`{"namespace":"web","limit":"per_client","key":"k"}`)
 			reader := bytes.NewReader(body)
 			req := httptest.NewRequest(http.MethodPost, "/v1/allow", nil)

@@ -27,7 +27,7 @@ func TestHiddenStays(t *testing.T) {
 		"all":    {Role: "limit-writer", Scope: rbac.Everywhere},
 	})
 	s.With(t, "api/x 1/s 1", "web/a 1/s 1", "web/b 1/s 1")
-	c := quoratev1.NewLimitServiceClient(dialGRPC(t, s, s.opts))
+	c := quoratev1.NewLimitServiceClient(s.dial(t))
 	as := func(who string) context.Context { return s.as(t.Context(), who) }
 	now := func(what, want string) {
 		t.Helper()
@@ -71,7 +71,7 @@ func TestHiddenStays(t *testing.T) {
 // not read.
 func TestVersionsPerNamespace(t *testing.T) {
 	s := newSecured(t, map[string]rbac.Binding{"web": {Role: "limit-reader", Scope: rbac.Namespace("web")}, "all": {Role: "limit-writer", Scope: rbac.Everywhere}})
-	c := quoratev1.NewLimitServiceClient(dialGRPC(t, s, s.opts))
+	c := quoratev1.NewLimitServiceClient(s.dial(t))
 	s.Active = &quota.Limits{}
 	for _, change := range []struct{ file, comment string }{{"web/a 1/s 1", "begin"}, {"api/x 1/s 1\nweb/a 1/s 1", "for acme"}, {"web/a 2/s 2\nweb/b 1/s 1", "more"}} {
 		if _, err := c.ApplyLimits(s.as(t.Context(), "all"), &quoratev1.ApplyLimitsRequest{Yaml: change.file, Comment: change.comment}); err != nil {
@@ -99,7 +99,7 @@ func TestGlobalKeys(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.Active = set
-	srv := New(api.New(s, s.opts))
+	srv := New(api.New(s, s.opts), s.web)
 	for _, c := range []struct{ method, path, body, permission string }{
 		{"GET", "/v1/keys?namespace=web&limit=a&key=k", "", "keys.read"},
 		{"POST", "/v1/keys:reset", `{"namespace":"web","limit":"a","key":"k"}`, "keys.reset"},
@@ -118,7 +118,7 @@ func TestGlobalKeys(t *testing.T) {
 func TestMissingPerNamespace(t *testing.T) {
 	s := newSecured(t, map[string]rbac.Binding{"new": {Role: "limit-writer", Scope: rbac.Namespace("new")}, "check": {Role: "checker", Scope: rbac.Namespace("new")}})
 	s.With(t, "hidden/x 1/s 1")
-	srv := New(api.New(s, s.opts))
+	srv := New(api.New(s, s.opts), s.web)
 	for _, c := range []struct{ who, method, path, body string }{
 		{"check", "POST", "/v1/allow", `{"namespace":"new","limit":"a","key":"k"}`},
 		{"check", "POST", "/v1/allow:all", `{"checks":[{"namespace":"new","limit":"a","key":"k"}]}`},

@@ -24,7 +24,7 @@ import (
 
 func serveHTTP(t testing.TB, n api.Node) *httptest.Server {
 	t.Helper()
-	srv := httptest.NewServer(New(api.New(n, api.Options{ParseLimits: apitest.ParseLimits, FormatLimits: apitest.FormatLimits, Lint: apitest.LintLimits, Version: "test"})).Handler)
+	srv := httptest.NewServer(New(api.New(n, api.Options{ParseLimits: apitest.ParseLimits, FormatLimits: apitest.FormatLimits, Lint: apitest.LintLimits, Version: "test"}), Options{}).Handler)
 	t.Cleanup(srv.Close)
 	return srv
 }
@@ -271,7 +271,7 @@ func TestClusterFaults(t *testing.T) {
 }
 
 func TestSlowHeaderIsCutOff(t *testing.T) {
-	srv := New(api.New(apitest.New(t), api.Options{}))
+	srv := New(api.New(apitest.New(t), api.Options{}), Options{})
 	if srv.ReadHeaderTimeout <= 0 || srv.ReadTimeout <= 0 || srv.WriteTimeout <= 0 || srv.IdleTimeout <= 0 || srv.MaxHeaderBytes <= 0 {
 		t.Fatalf("a bound is missing: %+v", srv)
 	}

@@ -47,7 +47,7 @@ func TestLastingCalls(t *testing.T) {
 			t.Run(take+" "+what+" over gRPC", func(t *testing.T) {
 				t.Parallel() // rates come once a second
 				s, gone := lasting(t, take)
-				conn := dialService(t, s.service())
+				conn := dialService(t, s.service(), nil)
 				recv := watchOverGRPC(s.as(t.Context(), "ann"), t, conn, what)
 				if err := recv(); err != nil {
 					t.Fatal(err)
@@ -60,7 +60,7 @@ func TestLastingCalls(t *testing.T) {
 			t.Run(take+" "+what+" over HTTP", func(t *testing.T) {
 				t.Parallel()
 				s, gone := lasting(t, take)
-				srv := httptest.NewServer(New(s.service()).Handler)
+				srv := httptest.NewServer(New(s.service(), Options{}).Handler)
 				t.Cleanup(srv.Close)
 				recv := watchOverHTTP(t, s.tokens["ann"], srv.URL+map[string]string{"events": "/v1/events", "rates": "/v1/rates/watch"}[what]+"?namespace=web")
 				if err := recv(); err != nil {
@@ -84,7 +84,7 @@ func TestLastingAttachment(t *testing.T) {
 	svc.Again = 0
 	ctx, cancel := context.WithTimeout(s.as(t.Context(), "ann"), time.Minute)
 	defer cancel()
-	stream, err := quoratev1.NewMemberServiceClient(dialService(t, svc)).Attach(ctx)
+	stream, err := quoratev1.NewMemberServiceClient(dialService(t, svc, nil)).Attach(ctx)
 	if err != nil {
 		t.Fatal(err)
 	}

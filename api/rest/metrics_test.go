@@ -62,7 +62,7 @@ func checkMetrics(t *testing.T, reg *prometheus.Registry, h http.Handler) {
 func TestShadowAndNearAreCounted(t *testing.T) {
 	n := apitest.New(t).With(t, "web/s 1/s 1 shadow", "web/waits 1/s 3")
 	reg := prometheus.NewRegistry()
-	h := New(api.New(n, api.Options{Registry: reg})).Handler
+	h := New(api.New(n, api.Options{Registry: reg}), Options{}).Handler
 	for range 3 {
 		post(h, "/v1/allow", `{"namespace":"web","limit":"s","key":"k"}`)
 		post(h, "/v1/allow", `{"namespace":"web","limit":"waits","key":"k"}`)
@@ -81,7 +81,7 @@ func TestShadowAndNearAreCounted(t *testing.T) {
 
 func BenchmarkHTTPAllow(b *testing.B) {
 	n := apitest.New(b)
-	h := New(api.New(n, api.Options{})).Handler
+	h := New(api.New(n, api.Options{}), Options{}).Handler
 	body := `{"namespace":"api","limit":"per_tenant","key":"203.0.113.7"}`
 	w := httptest.NewRecorder()
 	b.ReportAllocs()

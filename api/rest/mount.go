@@ -15,7 +15,7 @@ import (
 // mountedAt returns the handler mounted at the longest prefix of a path, and that prefix; nil if
 // none fits.
 func (r *router) mountedAt(p string) (h http.Handler, at string) {
-	for prefix, handler := range r.Opts.Mount {
+	for prefix, handler := range r.options.Mount {
 		below, ok := strings.CutPrefix(p, prefix)
 		if ok && (below == "" || below[0] == '/') && len(prefix) > len(at) {
 			h, at = handler, prefix
@@ -70,7 +70,7 @@ const (
 // toConsole redirects a browser that opens the root to the console, if it is mounted.
 func (r *router) toConsole(w http.ResponseWriter, req *http.Request) bool {
 	read := req.Method == http.MethodGet || req.Method == http.MethodHead
-	if !read || req.URL.Path != "/" || r.Opts.Mount[Console] == nil || !strings.Contains(req.Header.Get("Accept"), "text/html") {
+	if !read || req.URL.Path != "/" || r.options.Mount[Console] == nil || !strings.Contains(req.Header.Get("Accept"), "text/html") {
 		return false
 	}
 	http.Redirect(w, req, Console+"/", http.StatusSeeOther)

@@ -6,17 +6,13 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/prometheus/client_golang/prometheus"
-	"google.golang.org/grpc"
-
 	"github.com/quorate/quorate/api"
 	"github.com/quorate/quorate/api/apitest"
-	"github.com/quorate/quorate/api/grpcapi"
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// TestOtherProtocols checks that mounted handlers get their paths and no others, that registered
-// services get their calls, and that both are in the metrics.
+// TestOtherProtocols checks that mounted handlers get their paths and no others, and that their
+// decisions and calls are in the metrics.
 func TestOtherProtocols(t *testing.T) {
 	n := apitest.New(t)
 	says := func(text string) http.Handler {
@@ -25,17 +21,11 @@ func TestOtherProtocols(t *testing.T) {
 			w.Write([]byte(text))
 		})
 	}
-	o := api.Options{
-		Registry: prometheus.NewRegistry(),
-		Register: func(_ grpc.ServiceRegistrar, seen func(*quota.Decision, uint64)) {
-			limit, _ := n.Active.Find(quota.LimitName{Namespace: "web", Limit: "login"})
-			seen(&quota.Decision{Allowed: true, Why: quota.WhyHeld, Limit: limit}, 3)
-			seen(&quota.Decision{Why: quota.WhyNoLimit}, 1)
-		},
-		Mount: map[string]http.Handler{"/api": says("short"), "/api/long": says("long"), "/v1": says("never a route of ours")},
-	}
-	grpcapi.New(api.New(n, o))
-	h := New(api.New(n, o)).Handler
+	s := api.New(n, api.Options{})
+	limit, _ := n.Active.Find(quota.LimitName{Namespace: "web", Limit: "login"})
+	s.Quota.Seen(&quota.Decision{Allowed: true, Why: quota.WhyHeld, Limit: limit}, 3)
+	s.Quota.Seen(&quota.Decision{Why: quota.WhyNoLimit}, 1)
+	h := New(s, Options{Mount: map[string]http.Handler{"/api": says("short"), "/api/long": says("long"), "/v1": says("never a route of ours")}}).Handler
 	get := func(path string) (int, string) {
 		w := httptest.NewRecorder()
 		h.ServeHTTP(w, httptest.NewRequest(http.MethodGet, path, nil))
@@ -71,7 +61,7 @@ func TestOtherProtocols(t *testing.T) {
 // TestStrictTransport checks that responses over TLS have the header Strict-Transport-Security, and
 // others do not.
 func TestStrictTransport(t *testing.T) {
-	h := New(api.New(apitest.New(t), api.Options{Mount: map[string]http.Handler{Console: http.NotFoundHandler()}})).Handler
+	h := New(api.New(apitest.New(t), api.Options{}), Options{Mount: map[string]http.Handler{Console: http.NotFoundHandler()}}).Handler
 	for target, want := range map[string]string{"https://n1/console/": "max-age=31536000", "https://n1/": "max-age=31536000", "http://n1/console/": ""} {
 		w := httptest.NewRecorder()
 		req := httptest.NewRequest(http.MethodGet, target, nil)

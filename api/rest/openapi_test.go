@@ -47,7 +47,7 @@ func TestOpenAPI(t *testing.T) {
 			}
 		}
 	}
-	for path, methods := range newRouter(api.New(apitest.New(t), api.Options{})).byPath {
+	for path, methods := range newRouter(api.New(apitest.New(t), api.Options{}), Options{}).byPath {
 		for method := range methods {
 			if !documented[method+" "+path] {
 				t.Errorf("%s %s is served and not documented", method, path)
@@ -164,7 +164,7 @@ func TestEveryElementHasAComment(t *testing.T) {
 // a call with plain fields can be read.
 func TestEveryCallIsOnBothWires(t *testing.T) {
 	routed := map[string]bool{}
-	for _, r := range newRouter(api.New(apitest.New(t), api.Options{})).routes() {
+	for _, r := range newRouter(api.New(apitest.New(t), api.Options{}), Options{}).routes() {
 		routed[r.rpc] = true
 		if r.req == nil {
 			continue

@@ -20,7 +20,7 @@ func TestExport(t *testing.T) {
 	p := apitest.NewPast(t)
 	p.Ask("web/login", "a", 10*time.Second, 5, 20, 0, 5)
 	s := pastService(p)
-	srv := httptest.NewServer(New(s).Handler)
+	srv := httptest.NewServer(New(s, Options{}).Handler)
 	defer srv.Close()
 	path := srv.URL + "/v1/history/export?namespace=web&limit=login&from=2026-11-22T11:59:50Z&format="
 	for format, want := range map[string]string{"csv": "text/csv", "json": "application/json", "parquet": "application/vnd.apache.parquet", "openmetrics": "application/openmetrics-text"} {
@@ -48,7 +48,7 @@ func TestExport(t *testing.T) {
 // TestRatesOverHTTP checks times, durations and streams in the forms that a query has.
 func TestRatesOverHTTP(t *testing.T) {
 	s := pastService(apitest.NewPast(t))
-	srv := httptest.NewServer(New(s).Handler)
+	srv := httptest.NewServer(New(s, Options{}).Handler)
 	defer srv.Close()
 	for path, want := range map[string]int{
 		"/v1/history?namespace=web&limit=login&step=1m&from=2026-11-22T11:00:00Z": 200,

@@ -7,7 +7,6 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
-	"github.com/quorate/quorate/api"
 	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
 	"github.com/quorate/quorate/internal/rbac"
 )
@@ -19,8 +18,8 @@ func TestReservationOfOthers(t *testing.T) {
 	s := newSecured(t, map[string]rbac.Binding{
 		"web": reports(rbac.Namespace("web")), "api": reports(rbac.Namespace("api")), "both": reports(rbac.Everywhere),
 	})
-	q := quoratev1.NewQuotaServiceClient(dialGRPC(t, s, s.opts))
-	h := New(api.New(s, s.opts)).Handler
+	q := quoratev1.NewQuotaServiceClient(s.dial(t))
+	h := s.handler()
 	web := &quoratev1.AllowRequest{Namespace: "web", Limit: "per_client", Key: "k"}
 	api := &quoratev1.AllowRequest{Namespace: "api", Limit: "per_tenant", Key: "k"}
 	reserve := func(as string, checks ...*quoratev1.AllowRequest) string {

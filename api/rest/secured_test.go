@@ -13,7 +13,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/metadata"
 
@@ -23,7 +22,6 @@ import (
 	gubernatorpb "github.com/quorate/quorate/api/gen/pb/gubernator"
 	pb "github.com/quorate/quorate/api/gen/quotaservice"
 	"github.com/quorate/quorate/internal/pki"
-	"github.com/quorate/quorate/internal/quota"
 	"github.com/quorate/quorate/internal/rbac"
 )
 
@@ -86,6 +84,8 @@ func (n *securedNode) RevokeToken(_ context.Context, id string) (bool, error) {
 type secured struct {
 	*securedNode
 	opts   api.Options
+	web    Options
+	others func(grpc.ServiceRegistrar)
 	tokens map[string]string // by the token's name
 	table  *rbac.Table       // cached, as on a node
 }
@@ -108,13 +108,29 @@ func newSecured(t testing.TB, bindings map[string]rbac.Binding) *secured {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.opts = api.Options{ForwardAuth: true, Guard: guard, Registry: prometheus.NewRegistry(), ParseLimits: apitest.ParseLimits, FormatLimits: apitest.FormatLimits, Lint: apitest.LintLimits}
-	s.opts.Register = func(srv grpc.ServiceRegistrar, _ func(*quota.Decision, uint64)) {
+	s.opts = api.Options{Guard: guard, ParseLimits: apitest.ParseLimits, FormatLimits: apitest.FormatLimits, Lint: apitest.LintLimits}
+	s.others = func(srv grpc.ServiceRegistrar) {
 		pb.RegisterQuotaServiceServer(srv, pb.UnimplementedQuotaServiceServer{})
 		gubernatorpb.RegisterV1Server(srv, gubernatorpb.UnimplementedV1Server{})
 	}
-	s.opts.Mount = map[string]http.Handler{"/api": http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusTeapot) })}
+	s.web = Options{ForwardAuth: true, Mount: map[string]http.Handler{"/api": http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusTeapot) })}}
 	return s
+}
+
+// dial connects to the node over gRPC.
+func (s *secured) dial(t testing.TB) *grpc.ClientConn {
+	t.Helper()
+	return dialService(t, api.New(s, s.opts), s.others)
+}
+
+// handler returns a handler of the node's HTTP server.
+func (s *secured) handler() http.Handler { return New(api.New(s, s.opts), s.web).Handler }
+
+// both returns the two of one service.
+func (s *secured) both(t testing.TB) (*grpc.ClientConn, http.Handler) {
+	t.Helper()
+	svc := api.New(s, s.opts)
+	return dialService(t, svc, s.others), New(svc, s.web).Handler
 }
 
 // as returns a context in which a name calls; "" means no credential.

@@ -31,11 +31,23 @@ const (
 	maxHTTPHeader     = 16 << 10
 )
 
+// Options configure the server, in addition to its service.
+type Options struct {
+	// Mount serves other protocols and pages: each handler serves its path, such as /api, and
+	// everything below it. The routes of this package take precedence.
+	Mount map[string]http.Handler
+	// ForwardAuth serves the check for proxies, GET /v1/forward-auth.
+	ForwardAuth bool
+	// Forwarded is called concurrently with the outcome of each of these checks: allowed, refused,
+	// invalid, denied, or fault for a limit that cannot be decided. Nil counts nothing.
+	Forwarded func(code string)
+}
+
 // New returns a server of the HTTP/JSON API. The caller serves it on a listener and shuts it down;
-// shutting down ends streams of events.
-func New(s *api.Service) *http.Server {
+// shutting down ends the streams of the service.
+func New(s *api.Service, o Options) *http.Server {
 	srv := &http.Server{
-		Handler:           newRouter(s),
+		Handler:           newRouter(s, o),
 		ReadHeaderTimeout: readHeaderTimeout,
 		ReadTimeout:       readTimeout,
 		WriteTimeout:      writeTimeout,
@@ -43,7 +55,7 @@ func New(s *api.Service) *http.Server {
 		MaxHeaderBytes:    maxHTTPHeader,
 		ErrorLog:          slog.NewLogLogger(s.Log.Handler(), slog.LevelWarn),
 	}
-	srv.RegisterOnShutdown(sync.OnceFunc(func() { close(s.Closing) }))
+	srv.RegisterOnShutdown(s.EndStreams)
 	return srv
 }
 
@@ -79,6 +91,7 @@ func (s *served) observe(m *api.Meter, code int, start time.Time, trace string) 
 
 type router struct {
 	*api.Service
+	options Options
 	metrics http.Handler
 	hosts   hosts
 	bodies  *bodies
@@ -87,8 +100,8 @@ type router struct {
 	openAPI func() []byte // built on first use
 }
 
-func newRouter(s *api.Service) *router {
-	r := &router{Service: s, bodies: newBodies(), byPath: make(map[string]map[string]*served)}
+func newRouter(s *api.Service, o Options) *router {
+	r := &router{Service: s, options: o, bodies: newBodies(), byPath: make(map[string]map[string]*served)}
 	r.hosts.names = s.Opts.Hosts
 	r.metrics = promhttp.HandlerFor(s.Opts.Registry, promhttp.HandlerOpts{EnableOpenMetrics: true, ErrorLog: slog.NewLogLogger(s.Log.Handler(), slog.LevelError)})
 	routes := r.routes()
@@ -102,15 +115,7 @@ func newRouter(s *api.Service) *router {
 		h.anyHost = rule.AnyHost
 		r.byPath[route.path][route.method] = h
 	}
-	if fronts := s.Opts.Fronts; fronts != nil {
-		mount := maps.Clone(s.Opts.Mount)
-		if mount == nil {
-			mount = make(map[string]http.Handler)
-		}
-		maps.Copy(mount, fronts(r.Quota.Seen))
-		s.Opts.Mount = mount
-	}
-	r.paths = slices.Concat(slices.Sorted(maps.Keys(r.byPath)), slices.Sorted(maps.Keys(s.Opts.Mount)))
+	r.paths = slices.Concat(slices.Sorted(maps.Keys(r.byPath)), slices.Sorted(maps.Keys(o.Mount)))
 	return r
 }
 

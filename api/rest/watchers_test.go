@@ -13,7 +13,7 @@ import (
 // TestWatchersAreShared checks that one identity cannot take all watchers of a node.
 func TestWatchersAreShared(t *testing.T) {
 	s := newSecured(t, everyRole())
-	conn := dialGRPC(t, s, s.opts)
+	conn := s.dial(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	for what, watch := range map[string]func(ctx context.Context) error{

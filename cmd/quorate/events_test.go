@@ -48,7 +48,7 @@ func serveAt(t *testing.T, addr string) (*grpc.Server, string) {
 			t.Fatal(err)
 		}
 	}
-	srv := grpcapi.New(api.New(newFakeCluster(), api.Options{}))
+	srv := grpcapi.New(api.New(newFakeCluster(), api.Options{}), nil)
 	go srv.Serve(l) // returns after Stop
 	t.Cleanup(srv.Stop)
 	return srv, l.Addr().String()

@@ -77,7 +77,7 @@ func startFake() (base int, stop func(), err error) {
 				stop()
 				break
 			}
-			srv := grpcapi.New(api.New(c, api.Options{ParseLimits: config.ParseLimits, FormatLimits: config.FormatLimits, Lint: server.LintLimits, Grants: fakeGrants{}}))
+			srv := grpcapi.New(api.New(c, api.Options{ParseLimits: config.ParseLimits, FormatLimits: config.FormatLimits, Lint: server.LintLimits, Grants: fakeGrants{}}), nil)
 			go srv.Serve(l) // returns after Stop
 			stops = append(stops, srv.Stop)
 		}

@@ -102,36 +102,27 @@ func openAudit(dir string, reg prometheus.Registerer, log *slog.Logger) (*audit.
 	return l, nil
 }
 
-// debugServer opens the private port for profiles. It returns nil if the settings have none.
-func (c *callers) debugServer(ctx context.Context, n api.Node, opts api.Options, sec *security) (*http.Server, net.Listener, error) {
+// serveDebug serves profiles on a private port if the settings ask for it.
+func (in *instance) serveDebug(ctx context.Context, c *callers, svc *api.Service, sec *security) error {
 	if c.debug == "" {
-		return nil, nil, nil
+		return nil
 	}
 	host, _, err := net.SplitHostPort(c.debug)
 	ip, ipErr := netip.ParseAddr(host)
-	if err == nil && opts.Guard == nil && (ipErr != nil || !ip.IsLoopback()) {
-		return nil, nil, fmt.Errorf("listen.debug: %s; without authentication it must be on this machine alone, such as 127.0.0.1:7414", c.debug)
+	if err == nil && svc.Guard == nil && (ipErr != nil || !ip.IsLoopback()) {
+		return fmt.Errorf("listen.debug: %s; without authentication it must be on this machine alone, such as 127.0.0.1:7414", c.debug)
 	}
 	var lc net.ListenConfig
 	l, err := lc.Listen(ctx, "tcp", c.debug)
 	if err != nil {
-		return nil, nil, listenError("debug", c.debug, err)
+		return listenError("debug", c.debug, err)
 	}
 	if sec.on() {
 		l = tls.NewListener(l, sec.serverConfig("http/1.1"))
 	}
-	return rest.NewDebug(api.New(n, opts)), l, nil
-}
-
-// serveDebug serves profiles if the settings ask for it.
-func (in *instance) serveDebug(ctx context.Context, c *callers, opts api.Options, sec *security) error {
-	srv, l, err := c.debugServer(ctx, in.node, opts, sec)
-	if srv == nil || err != nil {
-		return err
-	}
-	in.debug = srv
+	in.debug = rest.NewDebug(svc)
 	go func() {
-		if err := srv.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+		if err := in.debug.Serve(l); !errors.Is(err, http.ErrServerClosed) {
 			in.fault <- fmt.Errorf("debug server: %w", err)
 		}
 	}()

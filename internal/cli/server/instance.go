@@ -19,7 +19,6 @@ import (
 
 	"github.com/quorate/quorate/api"
 	"github.com/quorate/quorate/api/access"
-	"github.com/quorate/quorate/api/front"
 	"github.com/quorate/quorate/api/grpcapi"
 	"github.com/quorate/quorate/api/resp"
 	"github.com/quorate/quorate/api/rest"
@@ -90,41 +89,56 @@ func LintLimits(limits []quota.Limit) []string {
 }
 
 // startInstance starts a node and its servers. It takes over the listeners.
-func startInstance(cfg cluster.Config, who callers, ports listeners, sec *security, log *slog.Logger) (*instance, error) {
-	reg := prometheus.NewRegistry()
-	reg.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+func startInstance(cfg cluster.Config, who callers, ports listeners, sec *security, log *slog.Logger) (_ *instance, err error) {
+	in := &instance{ports: ports, fault: make(chan error, 4)}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, in.abandon())
+		}
+	}()
+	reg := newRegistry(sec, log)
 	cfg.Listener, cfg.Registry, cfg.Logger, cfg.Version = ports.peer, reg, log, build.Version
 	cfg.AuditLog = filepath.Join(cfg.Dir, AuditFile)
-	node, err := cluster.Start(cfg)
-	if err != nil {
-		ports.close()
+	if in.node, err = cluster.Start(cfg); err != nil {
 		return nil, err
 	}
-	others := &protocols{Protocols: who.protocols, node: node, meter: front.NewMeter(reg), reg: reg, log: log}
+	who.warnOpen(&ports, sec, log)
+	guard, err := who.guard(in.node.Security, sec, log)
+	if err != nil {
+		return nil, err
+	}
+	if in.audit, err = openAudit(cfg.Dir, reg, log); err != nil {
+		return nil, err
+	}
 	opts := api.Options{
 		Series: cfg.Series, Tracer: cfg.Tracer, ParseLimits: config.ParseLimits, FormatLimits: config.FormatLimits, Lint: LintLimits, Registry: reg, Logger: log, Version: build.Version,
-		Register: others.register, Fronts: others.mount, ForwardAuth: others.ForwardAuth, Forwarded: others.forwarded,
+		Self: string(cfg.Self), Hosts: append([]string{}, who.hosts...), Guard: guard, Audit: in.audit,
 	}
-	opts.Self, opts.Hosts = string(cfg.Self), append([]string{}, who.hosts...)
-	who.warnOpen(&ports, sec, log)
-	in := &instance{node: node, others: others, fault: make(chan error, 4)}
-	err = others.openEnvoy()
-	if err == nil {
-		err = in.secure(&opts, &who, sec, cfg.Dir)
+	if guard == nil && who.access.Grants != nil {
+		opts.Grants = access.List(who.access.Grants)
 	}
-	if err != nil {
-		others.close()
-		ports.close()
-		return nil, errors.Join(err, in.audit.Close(), node.Close(context.Background()))
+	svc := api.New(in.node, opts)
+	if in.others, err = newProtocols(&who.protocols, in.node, svc, log); err != nil {
+		return nil, err
 	}
-	others.open = opts.Guard == nil
 	in.console = console.New(console.Deps{
-		Conn: grpcapi.NewLocal(api.New(in.node, opts)), Guard: opts.Guard, Audit: in.audit,
-		Self: opts.Self, Version: opts.Version, Logger: opts.Logger, Settings: shownSettings(&cfg, &who, sec, &ports),
+		Conn: grpcapi.NewLocal(svc), Guard: guard, Audit: in.audit,
+		Self: opts.Self, Version: opts.Version, Logger: log, Settings: shownSettings(&cfg, &who, sec, &ports),
 	})
-	opts.Mount = map[string]http.Handler{rest.Console: in.console}
-	b := api.ConnectionBounds{Total: who.connections.Total, PerAddress: who.connections.PerAddress}
-	ports.http, ports.grpc = api.Bound(ports.http, "http", b, reg), api.Bound(ports.grpc, "grpc", b, reg)
+	if err = in.serveDebug(context.Background(), &who, svc, sec); err != nil {
+		return nil, err
+	}
+	if err = in.serveRedis(context.Background(), &who, &opts, sec); err != nil {
+		return nil, err
+	}
+	in.serveAPI(&who, svc, sec, cfg.HTTP)
+	return in, nil
+}
+
+// newRegistry returns a registry with the metrics of the process, its log and its certificate.
+func newRegistry(sec *security, log *slog.Logger) *prometheus.Registry {
+	reg := prometheus.NewRegistry()
+	reg.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	if l, ok := log.Handler().(*logs.Limiter); ok {
 		reg.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{
 			Name: "quorate_log_lines_dropped_total", Help: "Log lines that were dropped because they repeated earlier ones.",
@@ -135,20 +149,23 @@ func startInstance(cfg cluster.Config, who callers, ports listeners, sec *securi
 			Name: "quorate_certificate_expiry_timestamp_seconds", Help: "Expiry of this node's certificate, in seconds since 1970.",
 		}, func() float64 { return float64(sec.store.NotAfter().Unix()) }))
 	}
-	in.ports = ports
+	return reg
+}
+
+// serveAPI serves the node's services over gRPC and HTTP. httpAddr is where others reach HTTP.
+func (in *instance) serveAPI(who *callers, svc *api.Service, sec *security, httpAddr string) {
+	b := api.ConnectionBounds{Total: who.connections.Total, PerAddress: who.connections.PerAddress}
+	in.ports.http, in.ports.grpc = api.Bound(in.ports.http, "http", b, svc.Opts.Registry), api.Bound(in.ports.grpc, "grpc", b, svc.Opts.Registry)
+	web, rpc := in.ports.http, grpcapi.PointToHTTP(in.ports.grpc, sec.scheme()+httpAddr)
 	var extra []grpc.ServerOption
-	web, rpc := ports.http, ports.grpc
-	rpc = grpcapi.PointToHTTP(rpc, sec.scheme()+cfg.HTTP)
 	if sec.on() {
 		extra = append(extra, grpc.Creds(credentials.NewTLS(sec.serverConfig("h2"))))
 		web = tls.NewListener(web, sec.serverConfig("h2", "http/1.1"))
 	}
-	in.grpc, in.http = grpcapi.New(api.New(node, opts), extra...), rest.New(api.New(node, opts))
-	if err := in.serveRedis(context.Background(), &who, others, &opts, sec); err != nil {
-		ports.close()
-		others.close()
-		return nil, errors.Join(err, in.audit.Close(), node.Close(context.Background()))
-	}
+	in.grpc = grpcapi.New(svc, in.others.register, extra...)
+	mount := in.others.handlers()
+	mount[rest.Console] = in.console
+	in.http = rest.New(svc, rest.Options{Mount: mount, ForwardAuth: who.protocols.ForwardAuth, Forwarded: in.others.forwarded})
 	go func() {
 		if err := in.grpc.Serve(rpc); err != nil {
 			in.fault <- fmt.Errorf("gRPC server: %w", err)
@@ -159,22 +176,22 @@ func startInstance(cfg cluster.Config, who callers, ports listeners, sec *securi
 			in.fault <- fmt.Errorf("HTTP server: %w", err)
 		}
 	}()
-	return in, nil
 }
 
-// secure sets up authorization and the audit log, and serves profiles.
-func (in *instance) secure(opts *api.Options, who *callers, sec *security, dir string) (err error) {
-	if opts.Guard, err = who.guard(in.node.Security, sec, opts.Logger); err != nil {
-		return err
+// abandon closes what startInstance opened before it failed.
+func (in *instance) abandon() error {
+	in.ports.close()
+	if in.node == nil {
+		return nil
 	}
-	if opts.Guard == nil && who.access.Grants != nil {
-		opts.Grants = access.List(who.access.Grants)
+	if in.others != nil {
+		in.others.close()
 	}
-	if in.audit, err = openAudit(dir, opts.Registry, opts.Logger); err != nil {
-		return err
+	var err error
+	if in.debug != nil {
+		err = in.debug.Close()
 	}
-	opts.Audit = in.audit
-	return in.serveDebug(context.Background(), who, *opts, sec)
+	return errors.Join(err, in.audit.Close(), in.node.Close(context.Background()))
 }
 
 // retire makes the node report that it is not ready and hand over its leaderships, while it keeps

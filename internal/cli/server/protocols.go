@@ -32,39 +32,98 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// protocols serves the protocols of other systems on a node's ports, each in its own function.
+// protocols serves the protocols of other systems on a node's ports.
 type protocols struct {
-	config.Protocols
-	node  *cluster.Node
-	meter *front.Meter
-	reg   prometheus.Registerer
-	log   *slog.Logger
-	seen  seen // set by register
-	envoyFiles
-	open bool // authentication is off
-
-	closers []func()
+	node       *cluster.Node
+	seen       func(d *quota.Decision, times uint64) // counts a decision that was made so many times
+	meter      *front.Meter
+	envoy      *envoy.Server      // nil if off
+	gubernator *gubernator.Server // nil if off
+	quotas     bool               // serve Envoy's rate limit quota service
+	reg        prometheus.Registerer
+	closers    []func()
 }
 
-// seen counts a decision that was made the given number of times.
-type seen func(d *quota.Decision, times uint64)
+// newProtocols returns the protocols that the settings ask for. Their decisions count as decisions
+// of svc.
+func newProtocols(settings *config.Protocols, node *cluster.Node, svc *api.Service, log *slog.Logger) (*protocols, error) {
+	reg := svc.Opts.Registry
+	p := &protocols{node: node, seen: svc.Quota.Seen, meter: front.NewMeter(reg), quotas: settings.EnvoyRLQS, reg: reg}
+	if settings.Gubernator {
+		p.gubernator = gubernator.New(node, gubernator.Options{
+			Seen: p.seenOnce, May: api.PermittedTo, Addresses: svc.Guard == nil,
+			Ended: func(code string) { p.meter.Of("gubernator", code).Inc() },
+		})
+	}
+	if settings.EnvoyRLS {
+		var err error
+		if p.envoy, err = p.newEnvoy(settings, log); err != nil {
+			return nil, err
+		}
+	}
+	return p, nil
+}
 
-func (s seen) once(d *quota.Decision) { s(d, 1) }
+// newEnvoy returns Envoy's rate limit service. If it has files of rules, it reads them again when
+// they change or the process gets SIGHUP, until close.
+func (p *protocols) newEnvoy(settings *config.Protocols, log *slog.Logger) (*envoy.Server, error) {
+	o := envoy.Options{
+		Seen: p.seenOnce, Overrides: settings.EnvoyRLSOverrides,
+		Ended: func(code string) { p.meter.Of("envoy_rls", code).Inc() },
+	}
+	switch settings.EnvoyRLSHeaders {
+	case config.HeadersNone:
+		o.Headers = envoy.HeadersNone
+	case config.HeadersLegacy:
+		o.Headers = envoy.HeadersLegacy
+	case config.HeadersBoth:
+		o.Headers = envoy.HeadersBoth
+	}
+	if settings.EnvoyRLSConfig != "" {
+		rules, err := envoy.NewSource(settings.EnvoyRLSConfig, p.reg, config.ParseEnvoyRateLimits)
+		if err != nil {
+			return nil, err
+		}
+		o.Rules, o.Hits = rules.Rules, envoy.NewHits(p.reg)
+		ctx, done := context.WithCancel(context.Background())
+		p.closers = append(p.closers, done)
+		asked := make(chan os.Signal, 1)
+		signal.Notify(asked, syscall.SIGHUP)
+		go func() {
+			defer signal.Stop(asked)
+			rules.Run(ctx, asked, log)
+		}()
+	}
+	return envoy.New(p.node, o), nil
+}
+
+func (p *protocols) seenOnce(d *quota.Decision) { p.seen(d, 1) }
 
 // register adds the gRPC protocols.
-func (p *protocols) register(srv grpc.ServiceRegistrar, count func(*quota.Decision, uint64)) {
-	p.seen = count
-	quotaservice.Register(srv, p.node, p.seen.once)
-	if p.EnvoyRLS {
-		p.envoyRLS(p.seen).Register(srv)
+func (p *protocols) register(srv grpc.ServiceRegistrar) {
+	quotaservice.Register(srv, p.node, p.seenOnce)
+	if p.envoy != nil {
+		p.envoy.Register(srv)
 	}
-	if p.EnvoyRLQS {
+	if p.quotas {
 		s := rlqs.Register(srv, p.node, rlqs.Options{Permitted: api.Permitted, Meter: p.meter, Registry: p.reg, Seen: p.seen})
 		p.closers = append(p.closers, s.Close)
 	}
-	if s := p.gubernator(p.seen); s != nil {
-		s.Register(srv)
+	if p.gubernator != nil {
+		p.gubernator.Register(srv)
 	}
+}
+
+// handlers returns the HTTP protocols by their paths.
+func (p *protocols) handlers() map[string]http.Handler {
+	out := map[string]http.Handler{quotaservice.Root: quotaservice.Handler(p.node)}
+	if p.envoy != nil {
+		out[envoy.JSONPath] = p.envoy.Handler(api.Permitted)
+	}
+	if p.gubernator != nil {
+		maps.Copy(out, p.gubernator.Handlers())
+	}
+	return out
 }
 
 // forwarded counts the checks of proxies.
@@ -77,78 +136,8 @@ func (p *protocols) close() {
 	}
 }
 
-// gubernator returns the server of gubernator's API, nil if it is off.
-func (p *protocols) gubernator(count seen) *gubernator.Server {
-	if !p.Gubernator {
-		return nil
-	}
-	return gubernator.New(p.node, gubernator.Options{
-		Seen: count.once, May: api.PermittedTo, Addresses: p.open,
-		Ended: func(code string) { p.meter.Of("gubernator", code).Inc() },
-	})
-}
-
-// mount returns the HTTP protocols by their paths.
-func (p *protocols) mount(count func(*quota.Decision, uint64)) map[string]http.Handler {
-	out := map[string]http.Handler{quotaservice.Root: quotaservice.Handler(p.node)}
-	if p.EnvoyRLS {
-		out[envoy.JSONPath] = p.envoyRLS(count).Handler(api.Permitted)
-	}
-	if s := p.gubernator(count); s != nil {
-		maps.Copy(out, s.Handlers())
-	}
-	return out
-}
-
-// envoyFiles are rules of envoyproxy/ratelimit that the node serves unchanged.
-type envoyFiles struct {
-	rules *envoy.Source // nil without rules
-	hits  *envoy.Hits
-}
-
-// openEnvoy reads the rules. Until close it reads them again when they change or the process gets
-// SIGHUP.
-func (p *protocols) openEnvoy() (err error) {
-	if !p.EnvoyRLS || p.EnvoyRLSConfig == "" {
-		return nil
-	}
-	if p.rules, err = envoy.NewSource(p.EnvoyRLSConfig, p.reg, config.ParseEnvoyRateLimits); err != nil {
-		return err
-	}
-	p.hits = envoy.NewHits(p.reg)
-	ctx, done := context.WithCancel(context.Background())
-	p.closers = append(p.closers, done)
-	asked := make(chan os.Signal, 1)
-	signal.Notify(asked, syscall.SIGHUP)
-	go func() {
-		defer signal.Stop(asked)
-		p.rules.Run(ctx, asked, p.log)
-	}()
-	return nil
-}
-
-// envoyRLS returns Envoy's rate limit service.
-func (p *protocols) envoyRLS(count seen) *envoy.Server {
-	o := envoy.Options{
-		Seen: count.once, Hits: p.hits, Overrides: p.EnvoyRLSOverrides,
-		Ended: func(code string) { p.meter.Of("envoy_rls", code).Inc() },
-	}
-	if p.rules != nil {
-		o.Rules = p.rules.Rules
-	}
-	switch p.EnvoyRLSHeaders {
-	case config.HeadersNone:
-		o.Headers = envoy.HeadersNone
-	case config.HeadersLegacy:
-		o.Headers = envoy.HeadersLegacy
-	case config.HeadersBoth:
-		o.Headers = envoy.HeadersBoth
-	}
-	return envoy.New(p.node, o)
-}
-
 // serveRedis serves the Redis protocol if the settings ask for it.
-func (in *instance) serveRedis(ctx context.Context, c *callers, p *protocols, opts *api.Options, sec *security) error {
+func (in *instance) serveRedis(ctx context.Context, c *callers, opts *api.Options, sec *security) error {
 	if c.redis == "" {
 		return nil
 	}
@@ -161,8 +150,8 @@ func (in *instance) serveRedis(ctx context.Context, c *callers, p *protocols, op
 	if sec.on() {
 		l = tls.NewListener(l, sec.serverConfig())
 	}
-	in.redis = resp.New(p.node, resp.Options{
-		Guard: opts.Guard, Logger: opts.Logger, Seen: p.seen.once, Count: p.redisCounter(), Denied: in.deniedRedis(opts.Self),
+	in.redis = resp.New(in.node, resp.Options{
+		Guard: opts.Guard, Logger: opts.Logger, Seen: in.others.seenOnce, Count: in.others.redisCounter(), Denied: in.deniedRedis(opts.Self),
 	})
 	go func() {
 		if err := in.redis.Serve(l); !errors.Is(err, resp.ErrStopped) {
