@@ -71,6 +71,7 @@ type taken struct {
 	cost quota.Units
 	win  quota.Time // start of the window
 	void uint32     // allocationState.voids
+	left uint8      // openState.left
 
 	answered bool // the leader has admitted it: it is counted when the call is confirmed
 }
@@ -339,12 +340,13 @@ func (a *Aggregator) confirm(clock Clock, c *Call) {
 	for _, t := range c.taken {
 		b := t.b
 		b.lock()
-		if t.answered {
+		switch {
+		case t.answered:
 			if b.phase == closed && !b.dead {
 				a.openBucket(clock(), b, b.limit())
 			}
 			b.countAnswered(t.cost, t.win)
-		} else {
+		case t.left == b.left:
 			b.undecided -= t.cost
 			if !b.sameWindow(b.limit(), t.win) {
 				b.decidedLate(t)
@@ -416,7 +418,7 @@ func (a *Aggregator) cancelUnused(clock Clock, c *Call, refused bool) {
 func (b *bucket) undo(t taken) {
 	b.lock()
 	defer b.unlock()
-	if b.dead || t.answered {
+	if b.dead || t.answered || t.left != b.left {
 		return
 	}
 	beyond := min(t.cost, b.over-b.sent.over) // see decidedCounts

@@ -138,7 +138,7 @@ func (b *bucket) takeLocked(t *attempt, urgent *stack) bool {
 
 // took notes a charge of b, which is locked. beyond is the part that was not held.
 func (t *attempt) took(b *bucket, beyond quota.Units) {
-	t.taken = taken{b: b, cost: t.cost, win: b.win, void: b.voids}
+	t.taken = taken{b: b, cost: t.cost, win: b.win, void: b.voids, left: b.left}
 	if t.several {
 		b.undecided += t.cost
 	}

@@ -4,7 +4,7 @@
 //
 //	bucket           96  entryPtr asked rng next entry key own due deny mu
 //	refState         40  as cancelled local place
-//	openState        56  phase dead recalled ref term epoch opened closedAt lastUse openIdx
+//	openState        56  phase dead recalled left ref term epoch opened closedAt lastUse openIdx
 //	countState       96  in over unpaid charged overCutOff refused refunded undecided returned unconfirmed tallied
 //	allocationState   24  allocated unbacked voids
 //	flightState      16  inFlight beyond

@@ -41,6 +41,9 @@ func (a *Aggregator) leave(now quota.Time, b *bucket, term quota.Term, room *Buf
 	rate, lease, opened := b.rate, b.lease, b.opened
 	b.expire()
 	b.estimate(now, l, false)
+	if l.Ceiling == quota.Hard { // others may spend at once what is returned: calls that are under way count as use
+		b.left, b.undecided, b.undecidedBefore = b.left+1, 0, 0
+	}
 	e := a.addLine(now, b, room)
 	b.fill(e, now, term)
 	e.Final, e.Learn, e.Want = true, nil, 0

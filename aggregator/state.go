@@ -47,6 +47,7 @@ type openState struct {
 	phase    phase
 	dead     bool       // dropped from the table
 	recalled bool       // the leader recalls tokens that are not needed
+	left     uint8      // times that undecided charges were reported as use: see leave
 	ref      uint32     // the leader's number for the key in this term and epoch, or 0
 	term     quota.Term // of the last applied grant
 	epoch    quota.Seq

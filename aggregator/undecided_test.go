@@ -32,6 +32,29 @@ func TestUndoAfterEarlyEnd(t *testing.T) {
 	}
 }
 
+// TestLeaveDuringAHardCall: a member that leaves its leader returns no token that a call has charged. The call counts in the
+// last report, and nowhere else, whether it is admitted or not.
+func TestLeaveDuringAHardCall(t *testing.T) {
+	for _, admits := range []bool{false, true} {
+		n := quota.LimitName{Namespace: "n", Limit: "l"}
+		r := withSecond(t, limit(n, 20, quota.Hard))
+		r.check(n, "k", 1)
+		r.answer(r.collect(), quota.GrantEntry{Tokens: 10 * tokens, Cap: 10 * tokens, Level: 20 * tokens})
+		r.interrupted(n, 4, admits, func() {
+			for _, e := range r.Leave(r.now, 0)[0].Entries {
+				if e.Key.LimitName == n && (e.Used != 4*tokens || e.Held != 0) {
+					t.Errorf("last report: %d used, %d held, want 4 and 0", e.Used/tokens, e.Held/tokens)
+				}
+			}
+		})
+		b := r.bucketOf(n, "k")
+		held := quota.Units(b.hot().held.Load())
+		if e := b.reported(r.now, 2); e.Used != 0 || e.Overdrawn != 0 || e.Held != 0 || held != 0 || b.undecided != 0 {
+			t.Errorf("admitted %v: next epoch: %d used, %d overdrawn, %d held, %d undecided, want none", admits, e.Used/tokens, e.Overdrawn/tokens, held/tokens, b.undecided/tokens)
+		}
+	}
+}
+
 // TestUndoUnderTheCap: tokens that an undecided call may give back take room under the cap, after a report too.
 func TestUndoUnderTheCap(t *testing.T) {
 	n := quota.LimitName{Namespace: "n", Limit: "l"}
