@@ -25,7 +25,7 @@ func (a *Aggregator) Apply(now quota.Time, g quota.Grant) {
 		return // it cannot answer a report of this member, none of which named that term
 	}
 	rt.answered(&g)
-	off := a.offset(g.From, g.At, rt.sentAt(&g), now)
+	off := rt.clock.observe(g.At, rt.sentAt(&g), now)
 	at := g.At + quota.Time(off.high)
 	var ack quota.Seq
 	var lines []sentLine // of report ack

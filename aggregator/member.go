@@ -9,7 +9,6 @@ import (
 // member is the part that one goroutine at a time drives: the leaders, the keys that are due, the idle keys.
 type member struct {
 	ranges       []route
-	offsets      map[quota.NodeID]clockOffset
 	wheel        wheel
 	soon         []*bucket // urgent, waiting for the spacing
 	soonAt       quota.Time
@@ -30,8 +29,9 @@ type member struct {
 type route struct {
 	leader    quota.NodeID // "" when unknown
 	term      quota.Term
-	seq       quota.Seq // number of the last report
-	needsFull bool      // a new leader needs a full report
+	clock     clockOffset // of the leader in this term
+	seq       quota.Seq   // number of the last report
+	needsFull bool        // a new leader needs a full report
 	full      fullReport
 	open      []*bucket
 	sent      sent
@@ -72,7 +72,6 @@ func (m *member) init(cfg Config) {
 	for i := range m.ranges {
 		m.ranges[i].rtt = 2 * time.Millisecond
 	}
-	m.offsets = map[quota.NodeID]clockOffset{}
 	m.scratch, m.compactIn = &bucket{}, compactAfter
 	m.scratch.entryPtr.Store(&hotEntry{})
 }
@@ -83,6 +82,9 @@ func (a *Aggregator) SetLeader(r quota.RangeID, leader quota.NodeID, term quota.
 	rt := &a.ranges[r]
 	if term < rt.term || term == rt.term && (leader == rt.leader || leader == "") {
 		return
+	}
+	if term > rt.term {
+		rt.clock = clockOffset{} // it may be a new process, with another clock
 	}
 	rt.leader, rt.term = leader, term
 	rt.needsFull, rt.full = leader != "", fullReport{}
@@ -191,21 +193,21 @@ const maxDrift = 100
 // maxLag is the width of the bounds while no report has been answered.
 const maxLag = time.Hour
 
-// offset notes when a grant was made, on the leader's clock, and returns the bounds of the leader's clock. sent is when
+// observe notes when a grant was made, on the leader's clock, and returns the bounds of the leader's clock. sent is when
 // the report was sent that it answers; 0 if it answers none. Bounds that contradict each other are of a clock that was
 // set, and only the new ones count.
-func (m *member) offset(leader quota.NodeID, made, sent, now quota.Time) clockOffset {
+func (o *clockOffset) observe(made, sent, now quota.Time) clockOffset {
 	is := clockOffset{low: int64(now - made - quota.Time(maxLag)), high: int64(now - made), at: now}
 	if sent != 0 {
 		is.low = int64(sent-made) - int64(now-sent)/maxDrift
 	}
-	if was, ok := m.offsets[leader]; ok {
-		drift := int64(max(0, now-was.at)) / maxDrift
-		if low, high := max(is.low, was.low-drift), min(is.high, was.high+drift); low <= high {
+	if *o != (clockOffset{}) {
+		drift := int64(max(0, now-o.at)) / maxDrift
+		if low, high := max(is.low, o.low-drift), min(is.high, o.high+drift); low <= high {
 			is.low, is.high = low, high
 		}
 	}
-	m.offsets[leader] = is
+	*o = is
 	return is
 }
 

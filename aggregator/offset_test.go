@@ -15,8 +15,7 @@ func TestClockOffset(t *testing.T) {
 	const seed = 11
 	rng := rand.New(rand.NewPCG(seed, 0))
 	for range 200 {
-		m := &member{}
-		m.init(Config{})
+		var clock clockOffset
 		apart := quota.Time(rng.Int64N(int64(time.Hour))) - quota.Time(30*time.Minute)
 		drift := rng.Float64()*2e-2 - 1e-2
 		leader := func(now quota.Time) quota.Time { return now - apart - quota.Time(drift*float64(now)) }
@@ -28,7 +27,7 @@ func TestClockOffset(t *testing.T) {
 			if rng.IntN(3) == 0 {
 				sent = 0
 			}
-			o := m.offset("a", leader(arrives), sent, now)
+			o := clock.observe(leader(arrives), sent, now)
 			known = known || sent != 0
 			is := int64(now - leader(now))
 			if o.low > is+1 || o.high < is-1 { // a nanosecond of rounding
@@ -44,13 +43,12 @@ func TestClockOffset(t *testing.T) {
 
 // TestClockOffsetOfSetClock: bounds from before a leader's clock was set do not count.
 func TestClockOffsetOfSetClock(t *testing.T) {
-	m := &member{}
-	m.init(Config{})
+	var clock clockOffset
 	at := quota.Time(time.Hour)
-	m.offset("a", at, at-10, at+10)
+	clock.observe(at, at-10, at+10)
 	at += quota.Time(time.Second)
 	for _, step := range []quota.Time{5000, -5000} {
-		o := m.offset("a", at+step, at-10, at+10)
+		o := clock.observe(at+step, at-10, at+10)
 		if want := (clockOffset{int64(-step - 10), int64(-step + 10), at + 10}); o != want {
 			t.Errorf("set by %d: %+v, want %+v", step, o, want)
 		}

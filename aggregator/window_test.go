@@ -85,6 +85,30 @@ func TestWindowOfSlowGrant(t *testing.T) {
 	r.want(l.LimitName, 1, false, quota.WhyNotHeld)
 }
 
+// TestWindowOfRestartedLeader: the leader restarts with its clock 40 ms ahead, and leads again. Its first grant takes 50 ms, so
+// its clock may also be as before. The window ends by the clock that it has now.
+func TestWindowOfRestartedLeader(t *testing.T) {
+	r := newRig(t, Config{})
+	l := ruleOf("l", quota.Window(quota.FixedWindow, 10, time.Minute), hard)
+	r.limits(l)
+	begins, ends := minuteOf(start)
+	r.now = ends.Add(-time.Second)
+	r.check(l.LimitName, "k", 1)
+	r.answer(r.collect(), fourTokens(begins, ends)) // at once
+	r.want(l.LimitName, 4, true, quota.WhyHeld)
+
+	r.SetLeader(0, "a", 2)
+	r.now = ends.Add(-120 * time.Millisecond)
+	r.check(l.LimitName, "k", 1)
+	g := r.grant(r.collect(), fourTokens(begins, ends))
+	g.At = r.now.Add(40 * time.Millisecond)
+	r.now = r.now.Add(50 * time.Millisecond)
+	r.Apply(r.now, g)
+	r.want(l.LimitName, 1, true, quota.WhyHeld)
+	r.now = ends.Add(-39 * time.Millisecond)
+	r.want(l.LimitName, 1, false, quota.WhyNotHeld)
+}
+
 // TestWindowOfSteeredClock: the leader's clock is steered after the last grant, so the window ends earlier than it seemed
 // then.
 func TestWindowOfSteeredClock(t *testing.T) {
