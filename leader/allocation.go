@@ -110,10 +110,10 @@ type delta struct {
 
 func (d delta) attempted() quota.Units { return (d.used + d.over).Plus(d.refused) }
 
-// void removes all tokens and rates of the member: the window has ended, or the key is closed.
+// void removes all tokens and rates of the member, but not what is answered: the window has ended, or the key is closed.
 func (al *allocation) void() {
-	al.endAnswered()
-	al.out, al.returnable, al.held, al.rate, al.charged = 0, 0, 0, 0, 0
+	al.out, al.returnable = al.answered(), min(al.answered(), al.returnable)
+	al.held, al.rate, al.charged = 0, 0, 0
 	al.cap, al.capped, al.awaited, al.unacked, al.unackedTokens = 0, 0, 0, al.unacked[:0], 0
 	al.carriedOver = false
 }
@@ -148,6 +148,20 @@ func (al *allocation) takeAnswered(u quota.Units) (back quota.Units) {
 	back = min(u, al.returnable)
 	al.out, al.returnable, al.logged.answered = al.out-u, al.returnable-back, al.logged.answered-u
 	return back
+}
+
+// awaitsUse reports whether decide requests used what the member has not reported yet.
+func (al *allocation) awaitsUse() bool {
+	return al.logged != nil && al.logged.answered+al.logged.ended > 0
+}
+
+// dropAnswered forgets what decide requests used, and returns the part that returns to the pool.
+func (al *allocation) dropAnswered() quota.Units {
+	if al.logged == nil {
+		return 0
+	}
+	al.logged.ended = 0
+	return al.takeAnswered(al.logged.answered)
 }
 
 // known returns how much of the use in a report this leader has counted when it admitted it, in windows that have

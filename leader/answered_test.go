@@ -153,3 +153,48 @@ func TestReportCrossesAnswer(t *testing.T) {
 		t.Errorf("level %s two seconds later, want 7", show(e.Level))
 	}
 }
+
+// TestFinalReportCrossesAnswer: an answer that a final report crosses counts once, and returns if the member does not report
+// it when it repeats the final report.
+func TestFinalReportCrossesAnswer(t *testing.T) {
+	for _, used := range []int64{3, 0} {
+		for _, late := range []bool{false, true} {
+			l := answersLedger(t, quota.Limit{Kind: quota.FixedWindow, Rate: quota.Rate{Tokens: 10, Per: time.Minute}, Burst: 10})
+			now := start - start%quota.Time(time.Minute) + quota.Time(2*time.Minute)
+			win := now
+			seq := quota.Seq(0)
+			rep := func(used int64, final bool) quota.GrantEntry {
+				seq++
+				g, err := l.Report(now, quota.Report{Term: 1, From: "b", Incarnation: 1, Seq: seq, Entries: []quota.ReportEntry{{
+					Key: theKey("k"), Epoch: 1, Used: quota.FromTokens(used), Final: final, Window: win,
+				}}})
+				if err != nil {
+					t.Fatal(err)
+				}
+				l.Checkpoint(now, 10)
+				l.Saved(now, l.Written())
+				return g.Entries[0]
+			}
+			rep(0, false)
+			askOnce(t, l, now, 1, 1, 3)
+			if late {
+				now = now.Add(time.Minute)
+			}
+			if g := rep(0, true); g.Closed {
+				t.Error("closed, although an answer may be on its way")
+			}
+			if used > 0 {
+				rep(used, false)
+				rep(used, true)
+			}
+			closed := rep(used, true).Closed
+			want := int64(10)
+			if !late {
+				want -= used
+			}
+			if r, _ := l.Key(now, theKey("k")); r.Remaining != want || used > 0 && r.Admitted != used || !closed {
+				t.Errorf("%d used, late %v: %d remain, %d admitted, closed %v; want %d and %d", used, late, r.Remaining, r.Admitted, closed, want, used)
+			}
+		}
+	}
+}

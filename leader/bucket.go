@@ -416,20 +416,22 @@ func (b *bucket) book(al *allocation, d delta) {
 // close answers a member that closes the key. The allocation stays for a while without tokens, so
 // that a repeated final report is not counted again. Where counts endure, the member must keep them
 // until the log has them. Then the log must also promise nothing beyond them: if both processes
-// die, only the journal could show that the promised tokens were not used.
+// die, only the journal could show that the promised tokens were not used. And the member must have
+// repeated the report after answers that it does not contain, because it may have crossed them.
 func (b *bucket) close(now quota.Time, al *allocation, e *quota.ReportEntry, ack quota.Seq, g *quota.GrantEntry) {
-	b.pool.Add(min(al.out, al.returnable))
 	b.dirty = b.dirty || b.promises() && (al.log().promised.high > al.log().promised.total || !al.closed)
-	al.void()
-	if al.logged != nil {
-		al.logged.ended = 0
+	if al.closed { // repeated: it has reported the answers that it used
+		b.pool.Add(al.dropAnswered())
 	}
+	back := min(al.out, al.returnable)
+	al.void()
+	b.pool.Add(back - al.returnable)
 	al.demand, al.closed = 0, true // what is in flight stays counted until a later opening reports
 	b.wakeBy(now.Add(linger))
 	al.unplan()
 	b.advance(now)
 	*g = quota.GrantEntry{Key: b.key, Epoch: e.Epoch, Ack: ack, Level: b.levelFor(al, b.level()), Others: b.others(al), Closed: true, Saved: min(al.saved, quota.Most)}
-	if b.endures() && (al.saved < e.Used.Plus(e.Overdrawn) || al.mayUseMore()) {
+	if b.endures() && (al.saved < e.Used.Plus(e.Overdrawn) || al.mayUseMore() || al.awaitsUse()) {
 		al.grants++
 		g.Closed, g.Seq, g.Again = false, al.grants, unsavedAgain
 	}

@@ -35,10 +35,10 @@ func (al *allocation) clear() {
 
 // markDead marks the process as dead: its tokens stay out until its journal is reported.
 func (al *allocation) markDead(now quota.Time) {
-	out, ret, answered, ended := al.out, al.returnable, al.answered(), al.log().ended
+	out, ret := al.out, al.returnable
 	al.void()
 	al.out, al.returnable, al.dead, al.closed = out, ret, true, true
-	al.log().answered, al.log().ended, al.log().diedAt = answered, ended, now
+	al.log().diedAt = now
 	al.demand, al.live, al.tried, al.admit = 0, 0, 0, 0
 	al.unplan()
 }
