@@ -225,7 +225,16 @@ func (b *bucket) anchor(now, at quota.Time, e *quota.GrantEntry) {
 	if level >= b.deniedCost {
 		b.denied = 0
 	}
-	b.estUsed, b.estBack = b.acked, b.ackedBack
+	b.estUsed, b.estBack = b.knownUse(b.limit()), b.ackedBack
+}
+
+// knownUse is the own use that the leader's level includes: up to the last answered report, or all that the leader has
+// admitted itself. Its answers and its grants arrive in the order in which it sent them.
+func (b *bucket) knownUse(l *quota.Limit) quota.Units {
+	if l.ReportsAnswers() {
+		return b.counts().used + b.ackedOver
+	}
+	return b.acked
 }
 
 // counted returns the grant's level by the limit version that this member counts by; the leader may have another one

@@ -340,3 +340,37 @@ func TestPeekTakesNothing(t *testing.T) {
 		t.Errorf("the journal says %+v after the question, and %+v before", journal.is, before)
 	}
 }
+
+// TestEstimateOfAnswers: what the leader has admitted is in its level already, also in the level of a grant that answers an
+// earlier report, and for a call of several limits. So a member whose leader has died serves the rest.
+func TestEstimateOfAnswers(t *testing.T) {
+	for _, several := range []bool{false, true} {
+		for _, granted := range []bool{false, true} {
+			r := newRig(t, Config{})
+			l := ruleOf("l", perHour(20), atLeader, func(l *quota.Limit) { l.Durable = true })
+			r.limits(l, limit(softName, 20, quota.Soft))
+			answered := func(cost int64, left quota.Units) {
+				var c Call
+				c.Reset([]quota.Request{ask(l.LimitName, "k", cost), ask(softName, "k", 1)}[:1], make([]quota.Decision, 1))
+				if several {
+					c.Reset([]quota.Request{ask(l.LimitName, "k", cost), ask(softName, "k", 1)}, make([]quota.Decision, 2))
+				}
+				c.Final = true
+				r.Decide(r.clock, &c)
+				c.Answer(quota.Answer{Allowed: true, Report: true, Term: 1, Why: quota.WhyLeader, Level: left * tokens})
+				if !r.Decide(r.clock, &c) {
+					t.Fatalf("%+v", c.Out)
+				}
+			}
+			answered(3, 17)
+			rep := r.collect()
+			answered(5, 12)
+			if granted {
+				r.answer(rep, quota.GrantEntry{Level: 12 * tokens})
+			}
+			if d := r.check(l.LimitName, "k", 12); !d.Allowed || d.Remaining != 0 {
+				t.Errorf("several %v, granted %v: %+v; want the 12 that are left", several, granted, d)
+			}
+		}
+	}
+}

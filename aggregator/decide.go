@@ -417,17 +417,13 @@ func (a *Aggregator) decidedByLeader(now quota.Time, t *attempt, b *bucket, l *q
 		b.term, b.hasLevel, b.level, b.levelAt = an.Term, true, an.Level, now
 	}
 	b.lastUse = now
-	// The leader does not know of use here since the last answered report.
-	b.est, b.estAt, b.estUsed, b.estBack, b.presumed = an.Level, now, b.acked, b.ackedBack, 0
+	b.est, b.estAt, b.estUsed, b.estBack, b.presumed = an.Level, now, b.knownUse(l), b.ackedBack, 0
 	switch {
 	case !an.Report || t.cost == 0:
 	case t.several:
 		t.taken = taken{b: b, cost: t.cost, win: an.WindowStart, answered: true}
 	default:
 		b.countAnswered(t.cost, an.WindowStart)
-	}
-	if l.ReportsAnswers() { // it knows what it has admitted
-		b.estUsed = b.counts().used + b.ackedOver
 	}
 	if b.denied = 0; !an.Allowed && t.cost > 0 && !l.AsksLeader() && an.RetryAfter > 0 {
 		b.denied, b.deniedCost = now.Add(min(an.RetryAfter, a.cfg.Lease)), t.cost
