@@ -47,7 +47,7 @@ func yesOrNo(ok bool) quota.Decision {
 }
 
 // central returns a limiter like the ideal, for a limit other than the scenario's.
-func (r *run) central(l *quota.Limit) ideal { return newIdeal(l, l.Tiers(), r.now) }
+func (r *run) central(l *quota.Limit) Ideal { return NewIdeal(l, l.Tiers(), r.now) }
 
 // everySync calls f for each living node once per sync interval, for all at the same moments, like
 // timers that follow the wall clock. (For count-sync this is the worst case: copies that are

@@ -20,7 +20,7 @@ type countSync struct {
 
 // counted is a node's copy of a bucket, and what the node admitted since its last message.
 type counted struct {
-	copy       ideal
+	copy       Ideal
 	unreported quota.Units
 }
 
@@ -31,7 +31,7 @@ func (c *countSync) start() {
 
 func (c *countSync) decide(n *node, key string, cost quota.Units) quota.Decision {
 	k := c.nodes.on(n).of(key)
-	ok, _ := k.copy.take(c.r.now, cost)
+	ok, _ := k.copy.Take(c.r.now, cost)
 	if ok {
 		k.unreported += cost
 	}
@@ -64,7 +64,7 @@ func (c *countSync) sync(n *node) {
 	}
 }
 
-func (c *countSync) subtract(d *ideal, by quota.Units) {
+func (c *countSync) subtract(d *Ideal, by quota.Units) {
 	for i := range d.meters {
 		m := &d.meters[i]
 		m.Advance(c.r.now, &d.tiers[i])
@@ -80,15 +80,15 @@ func (c *countSync) subtract(d *ideal, by quota.Units) {
 type equalShares struct {
 	r     *run
 	share quota.Limit
-	nodes tables[ideal]
+	nodes tables[Ideal]
 }
 
 func (e *equalShares) start() {
-	e.nodes = newTables(func() ideal { return e.r.central(&e.share) })
+	e.nodes = newTables(func() Ideal { return e.r.central(&e.share) })
 }
 
 func (e *equalShares) decide(n *node, key string, cost quota.Units) quota.Decision {
-	ok, _ := e.nodes.on(n).of(key).take(e.r.now, cost)
+	ok, _ := e.nodes.on(n).of(key).Take(e.r.now, cost)
 	return yesOrNo(ok)
 }
 

@@ -20,9 +20,9 @@ type book struct {
 
 // tally is the ideal and the envelope of one key.
 type tally struct {
-	ideal    ideal
-	envelop  envelope // knows of an admission when its caller does
-	backing  envelope // as envelop, but of what a leader admits when it does; with Check, of limits that may ask
+	ideal    Ideal
+	envelop  Envelope // knows of an admission when its caller does
+	backing  Envelope // as envelop, but of what a leader admits when it does; with Check, of limits that may ask
 	unsure   bool     // an answer was lost, or came late: backing counts what nobody admitted
 	inFlight float64
 }
@@ -49,7 +49,7 @@ func (r *run) tally(key string) *tally {
 	if len(r.book.keys) >= r.book.prune {
 		r.forget()
 	}
-	t = &tally{ideal: newIdeal(&r.Limit, r.tiers, r.now), envelop: newEnvelope(r.tiers, r.now), backing: newEnvelope(r.tiers, r.now)}
+	t = &tally{ideal: NewIdeal(&r.Limit, r.tiers, r.now), envelop: NewEnvelope(r.tiers, r.now), backing: NewEnvelope(r.tiers, r.now)}
 	r.book.keys[key] = t
 	return t
 }
@@ -80,7 +80,7 @@ func (r *run) hold(rng *rand.Rand) time.Duration {
 // count compares a decision with the ideal and the envelope.
 func (r *run) count(n *node, key string, tokens int64, d quota.Decision, by []asked) {
 	t, cost := r.tally(key), quota.FromTokens(tokens)
-	admits, wait := t.ideal.take(r.now, cost)
+	admits, wait := t.ideal.Take(r.now, cost)
 	if admits && r.Hold > 0 {
 		r.after(r.hold(r.rng), func() { t.ideal.meters[0].Add(cost) })
 	}
@@ -91,7 +91,7 @@ func (r *run) count(n *node, key string, tokens int64, d quota.Decision, by []as
 		r.res.PerNode[n.i] += tokens
 		r.charge(t, cost, d)
 		if len(by) == 0 {
-			t.backing.charge(r.now, cost)
+			t.backing.Charge(r.now, cost)
 		}
 		r.keepAnswered(key, cost, by)
 	}
@@ -110,9 +110,9 @@ func (r *run) charge(t *tally, cost quota.Units, d quota.Decision) {
 		return // what is in flight is counted by finish
 	}
 	r.res.Waits += d.Wait
-	all, window := t.envelop.charge(r.now, cost)
-	r.res.Excess = math.Max(r.res.Excess, all)
-	r.res.WorstWindow = math.Max(r.res.WorstWindow, window)
+	all, window := t.envelop.Charge(r.now, cost)
+	r.res.Excess = max(r.res.Excess, inTokens(all))
+	r.res.WorstWindow = max(r.res.WorstWindow, inTokens(window))
 }
 
 func (r *run) add(tokens int64, admitted, ideal bool) {

@@ -164,7 +164,7 @@ func (r *run) ask(n *node, p parked, c *call) {
 			r.answer(s, q, func(a quota.Answer) {
 				if first == 0 { // a question that comes again gets the same answer
 					if first = r.now; a.Allowed {
-						r.tally(q.Key.Key).backing.charge(r.now, q.Cost)
+						r.tally(q.Key.Key).backing.Charge(r.now, q.Cost)
 						r.admitting = append(r.admitting, first)
 					}
 				}
@@ -226,15 +226,15 @@ func (r *run) answeredExcess() (most, window float64) {
 		tier int
 	}
 	slices.SortStableFunc(r.answered, func(x, y answered) int { return cmp.Compare(x.at, y.at) })
-	meters := map[meter]*envelope{}
+	meters := map[meter]*Envelope{}
 	for _, a := range r.answered {
 		k := meter{a.key, a.tier}
 		if meters[k] == nil {
-			e := newEnvelope(r.tiers[a.tier:a.tier+1], a.at)
+			e := NewEnvelope(r.tiers[a.tier:a.tier+1], a.at)
 			meters[k] = &e
 		}
-		all, ended := meters[k].charge(a.at, a.cost)
-		most, window = math.Max(most, all), math.Max(window, ended)
+		all, ended := meters[k].Charge(a.at, a.cost)
+		most, window = max(most, inTokens(all)), max(window, inTokens(ended))
 	}
 	return most, window
 }

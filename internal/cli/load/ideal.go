@@ -7,9 +7,9 @@ import (
 	"time"
 
 	"github.com/quorate/quorate/internal/cli/render"
-	"github.com/quorate/quorate/internal/limiter"
 	"github.com/quorate/quorate/internal/phrase"
 	"github.com/quorate/quorate/internal/quota"
+	"github.com/quorate/quorate/internal/sim"
 )
 
 // decision is the cluster's answer to one request.
@@ -39,35 +39,29 @@ type comparison struct {
 	ByKey       []int64 // tokens that the cluster admitted, per key
 }
 
-// world holds one key's ideal meters, and the meters that the cluster's admissions are charged to,
-// which fall below 0 where the admissions exceed the limit. Both have one meter per tier.
-type world struct{ ideal, owed []limiter.Meter }
-
 // compare replays the decisions through ideal limiters of one limit, without its parents. The limit
 // may have tiers of any kind but concurrency. The decisions are ordered by moment; start, the
 // origin of the moments, only matters to windows. compare sorts decisions in place.
 func compare(decisions []decision, keys int, l *quota.Limit, start quota.Time) comparison {
 	slices.SortStableFunc(decisions, func(a, b decision) int { return cmp.Compare(a.moment, b.moment) })
 	tiers := l.Tiers()
-	meters := func(now quota.Time) []limiter.Meter {
-		m := make([]limiter.Meter, len(tiers))
-		for i := range tiers {
-			m[i] = limiter.NewMeter(&tiers[i], now)
-		}
-		return m
+	type limiters struct {
+		ideal    sim.Ideal
+		admitted sim.Envelope // of what the cluster admitted
+		used     bool
 	}
-	worlds := make([]world, keys)
+	byKey := make([]limiters, keys)
 	c := comparison{WorstKey: -1, IdealByKey: make([]int64, keys), ByKey: make([]int64, keys)}
 	var worst quota.Units
 	for _, d := range decisions {
 		if !d.valid {
 			continue
 		}
-		w, now, cost := &worlds[d.key], start.Add(d.moment), quota.FromTokens(d.cost)
-		if w.ideal == nil {
-			*w = world{meters(now), meters(now)}
+		k, now, cost := &byKey[d.key], start.Add(d.moment), quota.FromTokens(d.cost)
+		if !k.used {
+			*k = limiters{sim.NewIdeal(l, tiers, now), sim.NewEnvelope(tiers, now), true}
 		}
-		ideal := w.admits(now, l, tiers, cost)
+		ideal, _ := k.ideal.Take(now, cost)
 		if ideal {
 			c.IdealAdmitted += d.cost
 			c.IdealByKey[d.key] += d.cost
@@ -75,7 +69,8 @@ func compare(decisions []decision, keys int, l *quota.Limit, start quota.Time) c
 		if d.allowed {
 			c.Admitted += d.cost
 			c.ByKey[d.key] += d.cost
-			if excess := w.charge(now, l, tiers, cost); excess > worst {
+			debt, _ := k.admitted.Charge(now, cost)
+			if excess := debt - l.DebtUnits(); excess > worst { // waiting callers may reserve DebtUnits
 				worst, c.WorstKey = excess, d.key
 			}
 		}
@@ -88,34 +83,6 @@ func compare(decisions []decision, keys int, l *quota.Limit, start quota.Time) c
 	}
 	c.WorstExcess = (worst + quota.Token - 1).Tokens()
 	return c
-}
-
-// admits charges all tiers of the ideal limiter, or none.
-func (w *world) admits(now quota.Time, l *quota.Limit, tiers []quota.Tier, cost quota.Units) bool {
-	if l.MaxDebt > 0 {
-		return w.ideal[0].Take(now, l, cost, quota.LimitsWait).Allowed
-	}
-	for i := range tiers {
-		w.ideal[i].Advance(now, &tiers[i])
-		if w.ideal[i].Level() < cost {
-			return false
-		}
-	}
-	for i := range tiers {
-		w.ideal[i].Add(-cost)
-	}
-	return true
-}
-
-// charge charges an admission of the cluster, and returns the excess: the debt beyond what waiting
-// callers may reserve.
-func (w *world) charge(now quota.Time, l *quota.Limit, tiers []quota.Tier, cost quota.Units) (excess quota.Units) {
-	for i := range tiers {
-		w.owed[i].Advance(now, &tiers[i])
-		w.owed[i].Add(-cost)
-		excess = max(excess, -w.owed[i].Level()-l.DebtUnits())
-	}
-	return excess
 }
 
 // byKey returns what keys got more and less than from the ideal limiter. It does not see two

@@ -125,10 +125,10 @@ func startInstance(cfg cluster.Config, who callers, ports listeners, sec *securi
 		Conn: grpcapi.NewLocal(svc), Guard: guard, Audit: in.audit,
 		Self: opts.Self, Version: opts.Version, Logger: log, Settings: shownSettings(&cfg, &who, sec, &ports),
 	})
-	if err = in.serveDebug(context.Background(), &who, svc, sec); err != nil {
+	if err := in.serveDebug(context.Background(), &who, svc, sec); err != nil {
 		return nil, err
 	}
-	if err = in.serveRedis(context.Background(), &who, &opts, sec); err != nil {
+	if err := in.serveRedis(context.Background(), &who, &opts, sec); err != nil {
 		return nil, err
 	}
 	in.serveAPI(&who, svc, sec, cfg.HTTP)
