@@ -47,7 +47,7 @@ func (c *Client) ask(ctx context.Context, f call) error {
 func outcomeOf(err error) outcome {
 	var e *Error
 	switch {
-	case err == nil || !errors.As(err, &e) || e.cause != nil && !worthAnother(e.cause) && !errors.Is(err, context.Canceled):
+	case err == nil || !errors.As(err, &e) || e.Cause != nil && !worthAnother(e.Cause) && !errors.Is(err, context.Canceled):
 		return answered
 	case errors.Is(err, ErrClosed) || errors.Is(err, context.Canceled):
 		return withdrawn

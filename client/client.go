@@ -71,7 +71,7 @@ type Client struct {
 // used only by New.
 func New(ctx context.Context, addrs []string, opts ...Option) (*Client, error) {
 	if err := ctx.Err(); err != nil {
-		return nil, &Error{Kind: ErrUnavailable, Detail: "not started", cause: err}
+		return nil, &Error{Kind: ErrUnavailable, Detail: "not started", Cause: err}
 	}
 	o := defaultOptions()
 	for _, opt := range opts {

@@ -37,13 +37,14 @@ var (
 	ErrTooManyWaiting = errors.New("too many waiting callers")
 )
 
-// Error is the type of all errors of this package. A refusal is an error only of methods that wait.
+// Error is the type of all errors of this package, and of package accounts except its ApplyError. A
+// refusal is an error only of methods that wait.
 type Error struct {
-	Kind   error  // one of the errors above
+	Kind   error  // one of the errors above, or of package accounts
 	Node   string // last node asked, if any
 	Field  string // invalid field, if any
 	Detail string // what is wrong, and what would be right
-	cause  error
+	Cause  error  // the error of the context, or the status of the node's answer, if any
 }
 
 // Error implements error.
@@ -58,18 +59,18 @@ func (e *Error) Error() string {
 	return s
 }
 
-// Unwrap returns the kind, and the context's error if that was the cause.
+// Unwrap returns the kind, and the cause if there is one.
 func (e *Error) Unwrap() []error {
-	if e.cause == nil {
+	if e.Cause == nil {
 		return []error{e.Kind}
 	}
-	return []error{e.Kind, e.cause}
+	return []error{e.Kind, e.Cause}
 }
 
 // ended returns an error if the context has ended.
 func ended(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
-		return &Error{Kind: ErrUnavailable, Detail: "the context has ended (" + err.Error() + "); nothing was decided or charged", cause: err}
+		return &Error{Kind: ErrUnavailable, Detail: "the context has ended (" + err.Error() + "); nothing was decided or charged", Cause: err}
 	}
 	return nil
 }
@@ -97,16 +98,16 @@ func markMaybeCharged(err error, sent *peer.Peer) error {
 
 func fromError(err error, addr string) *Error {
 	st := status.Convert(err)
-	e := &Error{Kind: ErrUnavailable, Node: addr, Detail: st.Message(), cause: err}
+	e := &Error{Kind: ErrUnavailable, Node: addr, Detail: st.Message(), Cause: err}
 	switch st.Code() {
 	case codes.InvalidArgument:
 		e.Kind = ErrInvalid
 	case codes.NotFound:
 		e.Kind = ErrNoLimit
 	case codes.DeadlineExceeded:
-		e.cause = fmt.Errorf("%w: %w", context.DeadlineExceeded, err)
+		e.Cause = fmt.Errorf("%w: %w", context.DeadlineExceeded, err)
 	case codes.Canceled:
-		e.cause = fmt.Errorf("%w: %w", context.Canceled, err)
+		e.Cause = fmt.Errorf("%w: %w", context.Canceled, err)
 	}
 	for _, d := range st.Details() {
 		switch d := d.(type) {

@@ -47,7 +47,7 @@ func newNodes(addrs []string, opts []grpc.DialOption) (*nodes, error) {
 	for _, addr := range addrs {
 		if err := n.add(addr); err != nil {
 			n.close() //nolint:errcheck // the error below is the one that matters
-			return nil, &Error{Kind: ErrInvalid, Field: "addrs", Detail: fmt.Sprintf("%q: %v", addr, err), cause: err}
+			return nil, &Error{Kind: ErrInvalid, Field: "addrs", Detail: fmt.Sprintf("%q: %v", addr, err), Cause: err}
 		}
 	}
 	return n, nil

@@ -214,7 +214,7 @@ func (o *options) secure() ([]grpc.DialOption, error) {
 	}
 	store, err := pki.OpenCaller(o.tlsDir)
 	if err != nil {
-		return nil, &Error{Kind: ErrInvalid, Field: "tls_dir", Detail: "tls_dir " + o.tlsDir + ": " + err.Error(), cause: err}
+		return nil, &Error{Kind: ErrInvalid, Field: "tls_dir", Detail: "tls_dir " + o.tlsDir + ": " + err.Error(), Cause: err}
 	}
 	o.whyRefused = store.WhyRefused
 	conf := store.ClientConfig(pki.Want{})
@@ -225,7 +225,7 @@ func (o *options) secure() ([]grpc.DialOption, error) {
 	}
 	token, err := pki.NewTokenFile(o.tokenFile)
 	if err != nil {
-		return nil, &Error{Kind: ErrInvalid, Field: "token_file", Detail: "token_file: " + err.Error(), cause: err}
+		return nil, &Error{Kind: ErrInvalid, Field: "token_file", Detail: "token_file: " + err.Error(), Cause: err}
 	}
 	return append(out, grpc.WithPerRPCCredentials(token)), nil
 }

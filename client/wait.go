@@ -59,7 +59,7 @@ func (b *Bucket) WaitN(ctx context.Context, n int64) error {
 		if deadline, ok := ctx.Deadline(); ok && time.Until(deadline) < res.RetryAfter {
 			return &Error{
 				Kind: ErrTooLong, Detail: fmt.Sprintf("%d tokens of %v are available in %v, but the context ends before", n, b.key.LimitName, res.RetryAfter),
-				cause: context.DeadlineExceeded,
+				Cause: context.DeadlineExceeded,
 			}
 		}
 		if err := b.c.sleep(ctx, max(res.RetryAfter, leastPause)); err != nil {
@@ -86,7 +86,7 @@ func (c *Client) sleep(ctx context.Context, d time.Duration) error {
 }
 
 func waitEnded(ctx context.Context) error {
-	return &Error{Kind: ErrTooLong, Detail: "the context ended while waiting for tokens", cause: overdue.Err(ctx)}
+	return &Error{Kind: ErrTooLong, Detail: "the context ended while waiting for tokens", Cause: overdue.Err(ctx)}
 }
 
 // queues are the waiting callers by key: one caller of each key asks, the others wait for their
@@ -133,7 +133,7 @@ func (c *Client) enter(ctx context.Context, k quota.Key) (*queue, error) {
 	case at.turn <- struct{}{}:
 		return at, nil
 	case <-ctx.Done():
-		err = &Error{Kind: ErrTooLong, Detail: "the context ended while earlier callers were waiting", cause: ctx.Err()}
+		err = &Error{Kind: ErrTooLong, Detail: "the context ended while earlier callers were waiting", Cause: ctx.Err()}
 	case <-c.ended:
 		err = errClosed()
 	}

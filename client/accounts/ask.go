@@ -55,7 +55,8 @@ func (a *Application) ask(ctx context.Context, safe bool, f call) error {
 			}
 		}
 		if a.pause(ctx, round) != nil {
-			return last.ended(ctx)
+			last.Cause = fmt.Errorf("%w: %w", ctx.Err(), last.Cause)
+			return last
 		}
 	}
 }

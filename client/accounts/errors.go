@@ -77,41 +77,10 @@ func (e *ApplyError) Failed(s quoratev1.OpStatus) bool {
 	return false
 }
 
-// Error is the type of all errors except [ApplyError].
-type Error struct {
-	Kind   error  // client.ErrInvalid, client.ErrUnavailable, client.ErrClosed, ErrMismatch, ErrContended or ErrFull
-	Node   string // last node asked, if any
-	Field  string // invalid field, if any
-	Detail string // what is wrong, and what would be right
-	cause  error
-}
-
-// Error implements error.
-func (e *Error) Error() string {
-	s := "quorate: " + e.Kind.Error()
-	if e.Detail != "" {
-		s += ": " + e.Detail
-	}
-	if e.Node != "" {
-		s += " (node " + e.Node + ")"
-	}
-	return s
-}
-
-// Unwrap returns the kind, and the cause if there is one: the context's error, or the node's status
-// for status.Code.
-func (e *Error) Unwrap() []error {
-	if e.cause == nil {
-		return []error{e.Kind}
-	}
-	return []error{e.Kind, e.cause}
-}
-
-// ended records that the context ended before the next attempt.
-func (e *Error) ended(ctx context.Context) *Error {
-	e.cause = fmt.Errorf("%w: %w", ctx.Err(), e.cause)
-	return e
-}
+// Error is the type of all errors except [ApplyError]. Its kind is client.ErrInvalid,
+// client.ErrUnavailable, client.ErrClosed, ErrMismatch, ErrContended or ErrFull; its cause is the
+// context's error, the node's status for status.Code, or both.
+type Error = client.Error
 
 func invalid(field, format string, args ...any) *Error {
 	return &Error{Kind: client.ErrInvalid, Field: field, Detail: field + ": " + fmt.Sprintf(format, args...)}
@@ -119,7 +88,7 @@ func invalid(field, format string, args ...any) *Error {
 
 func fromError(ctx context.Context, err error, conn *grpc.ClientConn) *Error {
 	st := status.Convert(err)
-	e := &Error{Kind: client.ErrUnavailable, Node: conn.Target(), Detail: st.Message(), cause: err}
+	e := &Error{Kind: client.ErrUnavailable, Node: conn.Target(), Detail: st.Message(), Cause: err}
 	switch st.Code() {
 	case codes.InvalidArgument, codes.Unimplemented, codes.PermissionDenied, codes.Unauthenticated, codes.NotFound, codes.OutOfRange:
 		e.Kind = client.ErrInvalid
@@ -134,7 +103,7 @@ func fromError(ctx context.Context, err error, conn *grpc.ClientConn) *Error {
 		e.Kind = client.ErrClosed
 	}
 	if ended := ctx.Err(); ended != nil {
-		e.cause = fmt.Errorf("%w: %w", ended, err)
+		e.Cause = fmt.Errorf("%w: %w", ended, err)
 	}
 	for _, d := range st.Details() {
 		if bad, ok := d.(*errdetails.BadRequest); ok && len(bad.FieldViolations) > 0 {
