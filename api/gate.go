@@ -109,10 +109,10 @@ func CallOf(ctx context.Context) *Call {
 	return v
 }
 
-// Ended records how the call ended, for the audit log.
-func (v *Call) Ended(res proto.Message, err error) {
+// Answered records the answer of the call, for the audit log.
+func (v *Call) Answered(res proto.Message) {
 	if v != nil {
-		v.Res, v.Failed = res, err
+		v.Res = res
 	}
 }
 

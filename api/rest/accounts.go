@@ -32,38 +32,35 @@ func (r *router) accountRoutes() []route {
 	}
 }
 
-func (r *router) getAccountHistory(w http.ResponseWriter, req *http.Request) int {
+func (r *router) getAccountHistory(w http.ResponseWriter, req *http.Request) (int, error) {
 	return ofID(w, req, &quoratev1.AccountID{}, "account_id", func(ctx context.Context, id *quoratev1.AccountID) (*quoratev1.GetAccountHistoryResponse, error) {
 		return r.AccountAdmin.GetAccountHistory(ctx, &quoratev1.GetAccountHistoryRequest{AccountId: id})
 	})
 }
 
-func (r *router) getPolicyConfig(w http.ResponseWriter, req *http.Request) int {
+func (r *router) getPolicyConfig(w http.ResponseWriter, req *http.Request) (int, error) {
 	return ofID(w, req, &quoratev1.PolicyConfigID{}, "id", func(ctx context.Context, id *quoratev1.PolicyConfigID) (*quoratev1.GetPoliciesResponse, error) {
 		return r.AccountAdmin.GetPolicies(ctx, &quoratev1.GetPoliciesRequest{Id: id})
 	})
 }
 
-func (r *router) deletePolicyConfig(w http.ResponseWriter, req *http.Request) int {
+func (r *router) deletePolicyConfig(w http.ResponseWriter, req *http.Request) (int, error) {
 	return ofID(w, req, &quoratev1.PolicyConfigID{}, "id", func(ctx context.Context, id *quoratev1.PolicyConfigID) (*quoratev1.PurgePoliciesResponse, error) {
 		return r.AccountAdmin.PurgePolicies(ctx, &quoratev1.PurgePoliciesRequest{Id: id})
 	})
 }
 
 // ofID serves a call whose only field is an id, given by the query.
-func ofID[I, R proto.Message](w http.ResponseWriter, req *http.Request, id I, field string, call func(context.Context, I) (R, error)) int {
-	if err := readQuery(req, id); err != nil {
-		return writeFault(w, err)
-	}
-	if err := api.AuthorizeRequest(req.Context(), id); err != nil {
-		return writeFault(w, err)
+func ofID[I, R proto.Message](w http.ResponseWriter, req *http.Request, id I, field string, call func(context.Context, I) (R, error)) (int, error) {
+	if err := readAuthorized(req, id); err != nil {
+		return 0, err
 	}
 	res, err := call(authorContext(req), id)
-	api.CallOf(req.Context()).Ended(res, err)
 	if err != nil {
-		return writeFault(w, within(err, field))
+		return 0, within(err, field)
 	}
-	return writeJSON(w, http.StatusOK, apijson.Format(res))
+	api.CallOf(req.Context()).Answered(res)
+	return writeJSON(w, http.StatusOK, apijson.Format(res)), nil
 }
 
 // within renames an error's field for a query that holds only this field of the call.

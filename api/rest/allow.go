@@ -49,22 +49,22 @@ func (s *scratch) read(w http.ResponseWriter, req *http.Request, limit int64) er
 	return nil
 }
 
-func (r *router) postAllow(w http.ResponseWriter, req *http.Request) int {
+func (r *router) postAllow(w http.ResponseWriter, req *http.Request) (int, error) {
 	s := scratches.Get().(*scratch)
 	defer s.free()
 	if err := s.read(w, req, api.MaxCheckBody); err != nil {
-		return writeFault(w, err)
+		return 0, err
 	}
 	var c api.Check
 	if err := decodeCheck(s.in.Bytes(), &c); err != nil {
-		return writeFault(w, err)
+		return 0, err
 	}
 	if err := r.AuthorizeChecks(req.Context(), c); err != nil {
-		return writeFault(w, err)
+		return 0, err
 	}
 	d, rule, err := r.Quota.Decide(&c)
 	if err != nil {
-		return writeFault(w, err)
+		return 0, err
 	}
 	code := http.StatusOK
 	if !d.Allowed {
@@ -75,7 +75,7 @@ func (r *router) postAllow(w http.ResponseWriter, req *http.Request) int {
 	w.Header()["Content-Type"] = jsonType
 	w.WriteHeader(code)
 	w.Write(s.out) //nolint:errcheck // as in writeJSON
-	return code
+	return code, nil
 }
 
 // setRateLimit sets the RateLimit fields of draft-ietf-httpapi-ratelimit-headers and, on a refusal
@@ -130,11 +130,11 @@ func moreAfter(t *quota.Tier, d *quota.Decision) time.Duration {
 }
 
 // postBatch answers 200 with one result per check. The error of a check is in its result.
-func (r *router) postBatch(w http.ResponseWriter, req *http.Request) int {
+func (r *router) postBatch(w http.ResponseWriter, req *http.Request) (int, error) {
 	s := scratches.Get().(*scratch)
 	defer s.free()
 	if err := s.read(w, req, api.MaxBatchBody); err != nil {
-		return writeFault(w, err)
+		return 0, err
 	}
 	checks, err := decodeBatch(s.in.Bytes())
 	if err == nil {
@@ -144,7 +144,7 @@ func (r *router) postBatch(w http.ResponseWriter, req *http.Request) int {
 		err = r.AuthorizeChecks(req.Context(), checks...)
 	}
 	if err != nil {
-		return writeFault(w, err)
+		return 0, err
 	}
 	b := s.out[:0]
 	b = append(b, `{"results":[`...)
@@ -162,5 +162,5 @@ func (r *router) postBatch(w http.ResponseWriter, req *http.Request) int {
 	}
 	b = append(b, "]}"...)
 	s.out = b
-	return writeJSON(w, http.StatusOK, s.out)
+	return writeJSON(w, http.StatusOK, s.out), nil
 }

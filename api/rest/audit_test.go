@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"net/http"
 	"os"
 	"strings"
 	"testing"
@@ -71,6 +72,42 @@ func TestAuditOfLostAnswers(t *testing.T) {
 	for i, text := range want {
 		if !strings.Contains(lines[i], text) || !strings.Contains(lines[i], `"result":"failed"`) {
 			t.Errorf("line %d has no %s, failed: %s", i, text, lines[i])
+		}
+	}
+}
+
+// TestDenialIsAudited checks that the audit log says of a denied call over HTTP which permission is
+// missing, whichever way its request is read.
+func TestDenialIsAudited(t *testing.T) {
+	path := t.TempDir() + "/audit.log"
+	log, err := audit.Open(audit.Options{Path: path})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer log.Close()
+	s := newSecured(t, map[string]rbac.Binding{"web-only": {Permissions: []string{"check", "limits.write", "rates.read"}, Scope: rbac.Namespace("web")}})
+	s.opts.Audit = log
+	h := s.handler()
+	calls := [][3]string{
+		{"DELETE", "/v1/limits/other/x", ""}, {"DELETE", "/v1/overrides?namespace=other&limit=x&key=k", ""}, {"GET", "/v1/rates/watch?namespace=other", ""},
+		{"POST", "/v1/allow", `{"namespace":"other","limit":"x","key":"k"}`},
+	}
+	for _, call := range calls {
+		if w := s.do(h, "web-only", call[0], call[1], call[2]); w.Code != http.StatusForbidden {
+			t.Errorf("%s %s: %d; want 403: %s", call[0], call[1], w.Code, w.Body)
+		}
+	}
+	data, err := os.ReadFile(audit.AttemptsPath(path))
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines := strings.Split(strings.TrimSpace(string(data)), "\n")
+	if len(lines) != len(calls) {
+		t.Fatalf("%d entries; want %d:\n%s", len(lines), len(calls), data)
+	}
+	for i, line := range lines {
+		if !strings.Contains(line, `"code":"PERMISSION_DENIED"`) || !strings.Contains(line, `in namespace \"other\"`) {
+			t.Errorf("%v: %s; want the missing permission and its namespace", calls[i], line)
 		}
 	}
 }

@@ -10,9 +10,9 @@ import (
 
 // getBackup sends the backup file. If an error occurs after the first byte, it closes the
 // connection before the end of the body. The file itself also shows whether it is complete.
-func (r *router) getBackup(w http.ResponseWriter, req *http.Request) int {
+func (r *router) getBackup(w http.ResponseWriter, req *http.Request) (int, error) {
 	if _, err := query(req); err != nil {
-		return writeFault(w, err)
+		return 0, err
 	}
 	out := &backupBody{w: w, conn: http.NewResponseController(w)}
 	b := bufio.NewWriterSize(out, api.BackupPiece)
@@ -21,14 +21,14 @@ func (r *router) getBackup(w http.ResponseWriter, req *http.Request) int {
 		err = b.Flush()
 	}
 	switch {
-	case err != nil && !out.begun:
-		return writeFault(w, api.BackupFault(err))
-	case err != nil:
-		r.Log.Warn("a backup was not sent completely", "err", err)
-		api.CallOf(req.Context()).Ended(nil, api.BackupFault(err))
-		_ = out.conn.SetWriteDeadline(time.Unix(1, 0)) // so that the end of the body cannot be sent
+	case err == nil:
+		return http.StatusOK, nil
+	case !out.begun:
+		return 0, api.BackupFault(err)
 	}
-	return http.StatusOK
+	r.Log.Warn("a backup was not sent completely", "err", err)
+	_ = out.conn.SetWriteDeadline(time.Unix(1, 0)) // so that the end of the body cannot be sent
+	return http.StatusOK, api.BackupFault(err)
 }
 
 // backupBody writes a body of any length, with a deadline for each piece.

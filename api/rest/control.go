@@ -12,19 +12,19 @@ import (
 	"github.com/quorate/quorate/internal/suggest"
 )
 
-func getHealth(w http.ResponseWriter, _ *http.Request) int {
+func getHealth(w http.ResponseWriter, _ *http.Request) (int, error) {
 	w.Header()["Content-Type"] = textType
 	w.Write([]byte("ok\n")) //nolint:errcheck // as in writeJSON
-	return http.StatusOK
+	return http.StatusOK, nil
 }
 
 // getReady answers 503 with the reason while the node is not ready.
-func (r *router) getReady(w http.ResponseWriter, _ *http.Request) int {
+func (r *router) getReady(w http.ResponseWriter, _ *http.Request) (int, error) {
 	return writeReady(w, "not ready: ", unready(r.Status()))
 }
 
 // getClusterReady answers like getReady, and also 503 while this node sees a group without a leader.
-func (r *router) getClusterReady(w http.ResponseWriter, _ *http.Request) int {
+func (r *router) getClusterReady(w http.ResponseWriter, _ *http.Request) (int, error) {
 	st := r.Status()
 	return writeReady(w, "the cluster is not ready: ", cmp.Or(unready(st), st.GetLeaderless()))
 }
@@ -38,13 +38,13 @@ func unready(st *quoratev1.GetStatusResponse) string {
 }
 
 // writeReady answers a probe. why is the reason for not being ready; empty if ready.
-func writeReady(w http.ResponseWriter, what, why string) int {
+func writeReady(w http.ResponseWriter, what, why string) (int, error) {
 	if why != "" {
-		return writeFault(w, &apierr.Error{HTTP: http.StatusServiceUnavailable, Reason: "NOT_READY", Detail: what + why, Retry: time.Second})
+		return 0, &apierr.Error{HTTP: http.StatusServiceUnavailable, Reason: "NOT_READY", Detail: what + why, Retry: time.Second}
 	}
 	w.Header()["Content-Type"] = textType
 	w.Write([]byte("ready\n")) //nolint:errcheck // as in writeJSON
-	return http.StatusOK
+	return http.StatusOK, nil
 }
 
 // clusterReadyPath is the readiness probe of the cluster; /readyz probes the node.
@@ -54,14 +54,14 @@ const clusterReadyPath = "/readyz/cluster"
 const envoyHealthPath = "/healthcheck"
 
 // getEnvoyHealth answers like envoyproxy/ratelimit: OK, or 500 without a body.
-func (r *router) getEnvoyHealth(w http.ResponseWriter, _ *http.Request) int {
+func (r *router) getEnvoyHealth(w http.ResponseWriter, _ *http.Request) (int, error) {
 	w.Header()["Content-Type"] = textType
 	if !r.Status().GetReady() {
 		w.WriteHeader(http.StatusInternalServerError)
-		return http.StatusInternalServerError
+		return http.StatusInternalServerError, nil
 	}
 	w.Write([]byte("OK")) //nolint:errcheck // as in writeJSON
-	return http.StatusOK
+	return http.StatusOK, nil
 }
 
 // query parses the query strictly: only the given parameters, each once, by name or in the protobuf

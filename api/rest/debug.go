@@ -27,18 +27,18 @@ func NewDebug(s *api.Service) *http.Server {
 	mux.HandleFunc("GET /debug/pprof/profile", pprof.Profile)
 	mux.HandleFunc("GET /debug/pprof/symbol", pprof.Symbol)
 	mux.HandleFunc("GET /debug/pprof/trace", pprof.Trace)
-	h := r.guardedRoute("/debug", func(w http.ResponseWriter, req *http.Request) int {
+	h := r.guardedRoute("/debug", func(w http.ResponseWriter, req *http.Request) (int, error) {
 		if err := r.hostFault(req); err != nil {
-			return writeFault(w, err)
+			return 0, err
 		}
 		if text := req.FormValue("seconds"); text != "" {
 			if n, err := strconv.ParseFloat(text, 64); err != nil || n <= 0 || n > maxProfile {
-				return writeFault(w, apierr.Invalid("seconds", "is %q; must be more than 0 and at most %d", apierr.Clip(text), maxProfile))
+				return 0, apierr.Invalid("seconds", "is %q; must be more than 0 and at most %d", apierr.Clip(text), maxProfile)
 			}
 		}
 		rec := &statusRecorder{ResponseWriter: w, code: http.StatusOK}
 		mux.ServeHTTP(rec, req)
-		return rec.code
+		return rec.code, nil
 	})
 	return &http.Server{
 		Handler:           http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) { h(w, req) }),

@@ -14,13 +14,10 @@ import (
 
 // getEvents streams events: one JSON object per line, or server-sent events if the caller accepts
 // text/event-stream.
-func (r *router) getEvents(w http.ResponseWriter, req *http.Request) int {
+func (r *router) getEvents(w http.ResponseWriter, req *http.Request) (int, error) {
 	watch := &quoratev1.WatchRequest{}
-	if err := readQuery(req, watch); err != nil {
-		return writeFault(w, err)
-	}
-	if err := api.AuthorizeRequest(req.Context(), watch); err != nil {
-		return writeFault(w, err)
+	if err := readAuthorized(req, watch); err != nil {
+		return 0, err
 	}
 	out := newStream(w, req)
 	err := r.Events.Stream(req.Context(), watch, func(m *quoratev1.WatchResponse) error { return out.write(m.ProtoReflect()) }, func() error {
@@ -28,7 +25,7 @@ func (r *router) getEvents(w http.ResponseWriter, req *http.Request) int {
 		_ = out.conn.SetWriteDeadline(time.Now().Add(api.EventWriteTimeout + r.Heartbeat))
 		return out.conn.Flush()
 	})
-	return streamed(w, req, out.started, err)
+	return out.ended(err)
 }
 
 // stream is a response without an end of its own: one JSON object per line, or server-sent events if
@@ -68,15 +65,11 @@ func (s *stream) write(m protoreflect.Message) error {
 	return err
 }
 
-// streamed ends a stream over HTTP. It logs the error of a stream that has begun; its caller learns
-// the error from its next call.
-func streamed(w http.ResponseWriter, req *http.Request, started bool, err error) int {
-	switch {
-	case err == nil:
-	case started:
-		api.CallOf(req.Context()).Ended(nil, err)
-	default:
-		return writeFault(w, err)
+// ended returns what the handler of a stream returns when the stream ended with err. The caller of a
+// stream that has begun learns the error from its next call.
+func (s *stream) ended(err error) (status int, _ error) {
+	if err != nil && !s.started {
+		return 0, err
 	}
-	return http.StatusOK
+	return http.StatusOK, err
 }

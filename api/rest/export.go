@@ -18,7 +18,7 @@ const (
 
 // getExport answers with the history of a limit as a file. It takes the parameters of GET
 // /v1/history, and format.
-func (r *router) getExport(w http.ResponseWriter, req *http.Request) int {
+func (r *router) getExport(w http.ResponseWriter, req *http.Request) (int, error) {
 	ask := &quoratev1.HistoryRequest{}
 	q, err := query(req, append(apijson.FieldsOf(ask.ProtoReflect().Descriptor()), "format")...)
 	if err == nil {
@@ -34,21 +34,21 @@ func (r *router) getExport(w http.ResponseWriter, req *http.Request) int {
 		}
 	}
 	if err != nil {
-		return writeFault(w, err)
+		return 0, err
 	}
 	res, err := r.Rates.History(req.Context(), ask)
 	if err != nil {
-		return writeFault(w, err)
+		return 0, err
 	}
 	if format == "json" {
-		return writeJSON(w, http.StatusOK, apijson.Format(res))
+		return writeJSON(w, http.StatusOK, apijson.Format(res)), nil
 	}
 	var b bytes.Buffer // at most MaxPoints rows
 	if _, err := planner.Export(&b, format, res); err != nil {
-		return writeFault(w, apierr.From(err))
+		return 0, apierr.From(err)
 	}
 	w.Header().Set("Content-Type", planner.ExportForms[format].Media)
 	w.Header().Set("Content-Disposition", `attachment; filename="`+res.Namespace+"-"+res.Limit+"."+format+`"`)
 	w.Write(b.Bytes()) //nolint:errcheck // as in writeJSON
-	return http.StatusOK
+	return http.StatusOK, nil
 }

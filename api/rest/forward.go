@@ -180,35 +180,35 @@ func headerOr(req *http.Request, or string, names ...string) string {
 
 // forwardAuth answers 200, or a status that makes the proxy deny the request. A bad query is always
 // 400, whatever the proxy makes of it: it is bad for every request.
-func (r *router) forwardAuth(w http.ResponseWriter, req *http.Request) int {
-	code, status := r.forward(w, req)
+func (r *router) forwardAuth(w http.ResponseWriter, req *http.Request) (int, error) {
+	code, status, err := r.forward(w, req)
 	if count := r.options.Forwarded; count != nil {
 		count(code)
 	}
-	return status
+	return status, err
 }
 
-// forward returns the outcome to count and the status that it sent.
-func (r *router) forward(w http.ResponseWriter, req *http.Request) (code string, status int) {
+// forward returns the outcome to count, and what a handler returns.
+func (r *router) forward(w http.ResponseWriter, req *http.Request) (code string, status int, err error) {
 	f, err := readForward(req.URL.Query())
 	if err != nil {
-		return "invalid", writeFault(w, err)
+		return "invalid", 0, err
 	}
 	c := f.checkOf(req)
 	if err := r.AuthorizeChecks(req.Context(), c); err != nil {
-		return "denied", writeFault(w, err)
+		return "denied", 0, err
 	}
 	d, rule, err := r.Quota.Decide(&c)
 	if err != nil {
-		return "fault", f.undecided(w, err)
+		return "fault", f.undecided(w, err), nil
 	}
 	setRateLimit(w.Header(), rule, &d)
 	setXRateLimit(w.Header(), rule, &d)
 	if d.Allowed {
 		w.WriteHeader(http.StatusOK)
-		return "allowed", http.StatusOK
+		return "allowed", http.StatusOK, nil
 	}
-	return "refused", writeProblem(w, f.deny, quotaExceeded, "Too many requests", fmt.Sprintf("%s is used up (%s)", d.Limit.LimitName, d.Why))
+	return "refused", writeProblem(w, f.deny, quotaExceeded, "Too many requests", fmt.Sprintf("%s is used up (%s)", d.Limit.LimitName, d.Why)), nil
 }
 
 // undecided answers a check that no limit can decide.

@@ -19,8 +19,8 @@ func (r *route) name() string {
 }
 
 // guardedRoute wraps a handler with authentication, authorization and audit, as the interceptors do
-// for gRPC.
-func (r *router) guardedRoute(name string, next handler) handler {
+// for gRPC, and sends its error.
+func (r *router) guardedRoute(name string, next handler) guarded {
 	if r.Unguarded(name) {
 		return func(w http.ResponseWriter, req *http.Request) int {
 			if err := fromHere(req, name, r.Guard != nil); err != nil && name != Console { // the console answers with a page
@@ -31,7 +31,11 @@ func (r *router) guardedRoute(name string, next handler) handler {
 			if r.bodies.counts(req, anonymous) {
 				defer r.bodies.hold(w, req, api.OwnerOf(api.Host(req.RemoteAddr)), anonymous)()
 			}
-			return next(w, req)
+			code, err := next(w, req)
+			if code == 0 {
+				code = writeFault(w, err)
+			}
+			return code
 		}
 	}
 	return func(w http.ResponseWriter, req *http.Request) int {
@@ -54,9 +58,12 @@ func (r *router) guardedRoute(name string, next handler) handler {
 		if anonymous := r.Guard != nil && v.Caller.Credential == auth.None; r.bodies.counts(req, anonymous) {
 			defer r.bodies.hold(w, req, v.Owner(), anonymous)()
 		}
-		code := next(w, req.WithContext(ctx))
-		if code >= http.StatusBadRequest && v.Failed == nil {
-			v.Failed = &apierr.Error{HTTP: code, Reason: http.StatusText(code)} // the handler made no call: a call would have set how it ended
+		code, err := next(w, req.WithContext(ctx))
+		if code == 0 {
+			code = writeFault(w, err)
+		}
+		if v.Failed = err; err == nil && code >= http.StatusBadRequest {
+			v.Failed = &apierr.Error{HTTP: code, Reason: http.StatusText(code)} // a refusal, or the answer of a mounted handler
 		}
 		if v.Rule.Audited || v.Failed != nil && api.FromStatus(v.Failed).Denied() {
 			r.Audit(v)

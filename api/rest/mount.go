@@ -44,10 +44,10 @@ func (r *router) serveOther(w http.ResponseWriter, req *http.Request) (route str
 		// Programs disagree on where such a path leads.
 		return api.OtherMethod, writeFault(w, &apierr.Error{HTTP: http.StatusNotFound, Detail: "unknown path " + apierr.Clip(p) + "; use a path without // and dots"})
 	}
-	return at, r.guardedRoute(mountRule(at, req.URL.Path), func(w http.ResponseWriter, req *http.Request) int {
+	return at, r.guardedRoute(mountRule(at, req.URL.Path), func(w http.ResponseWriter, req *http.Request) (int, error) {
 		rec := &statusRecorder{ResponseWriter: w, code: http.StatusOK}
 		h.ServeHTTP(rec, req)
-		return rec.code
+		return rec.code, nil
 	})(w, req)
 }
 

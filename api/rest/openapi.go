@@ -45,11 +45,11 @@ func describe(routes []route) []byte {
 	return out
 }
 
-func (r *router) getOpenAPI(w http.ResponseWriter, req *http.Request) int {
+func (r *router) getOpenAPI(w http.ResponseWriter, req *http.Request) (int, error) {
 	if _, err := query(req); err != nil {
-		return writeFault(w, err)
+		return 0, err
 	}
-	return writeJSON(w, http.StatusOK, slices.Clip(r.openAPI()))
+	return writeJSON(w, http.StatusOK, slices.Clip(r.openAPI())), nil
 }
 
 type object = map[string]any

@@ -31,17 +31,13 @@ func (r *router) rateRoutes() []route {
 
 // getRatesWatch streams rates: one JSON object per line, or server-sent events if the caller
 // accepts text/event-stream.
-func (r *router) getRatesWatch(w http.ResponseWriter, req *http.Request) int {
+func (r *router) getRatesWatch(w http.ResponseWriter, req *http.Request) (int, error) {
 	watch := &quoratev1.WatchRatesRequest{}
-	err := readQuery(req, watch)
-	if err == nil {
-		err = api.AuthorizeRequest(req.Context(), watch)
-	}
-	if err != nil {
-		return writeFault(w, err)
+	if err := readAuthorized(req, watch); err != nil {
+		return 0, err
 	}
 	out := newStream(w, req)
-	err = r.Rates.Stream(req.Context(), watch, func(m *quoratev1.WatchRatesResponse) error {
+	err := r.Rates.Stream(req.Context(), watch, func(m *quoratev1.WatchRatesResponse) error {
 		out.start()
 		_ = out.conn.SetWriteDeadline(time.Now().Add(api.EventWriteTimeout))
 		if err := out.write(m.ProtoReflect()); err != nil {
@@ -51,18 +47,14 @@ func (r *router) getRatesWatch(w http.ResponseWriter, req *http.Request) int {
 		_ = out.conn.SetWriteDeadline(time.Now().Add(api.EventWriteTimeout + api.MaxWatchPause)) // the pause until the next write does not count
 		return err
 	})
-	return streamed(w, req, out.started, err)
+	return out.ended(err)
 }
 
 // getReport answers with the document itself if Accept asks for HTML or text.
-func (r *router) getReport(w http.ResponseWriter, req *http.Request) int {
+func (r *router) getReport(w http.ResponseWriter, req *http.Request) (int, error) {
 	q := &quoratev1.RateServiceReportRequest{}
-	err := readQuery(req, q)
-	if err == nil {
-		err = api.AuthorizeRequest(req.Context(), q)
-	}
-	if err != nil {
-		return writeFault(w, err)
+	if err := readAuthorized(req, q); err != nil {
+		return 0, err
 	}
 	accept := req.Header.Get("Accept")
 	page := strings.Contains(accept, "text/html")
@@ -71,13 +63,13 @@ func (r *router) getReport(w http.ResponseWriter, req *http.Request) int {
 	}
 	res, err := r.Rates.Report(req.Context(), q)
 	if err != nil {
-		return writeFault(w, err)
+		return 0, err
 	}
 	if !page && !strings.Contains(accept, "text/plain") {
-		return writeJSON(w, http.StatusOK, apijson.Format(res))
+		return writeJSON(w, http.StatusOK, apijson.Format(res)), nil
 	}
 	w.Header().Set("Content-Type", res.MediaType)
 	w.Header().Set("Content-Security-Policy", "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'")
 	w.Write([]byte(res.Content)) //nolint:errcheck // as in writeJSON
-	return http.StatusOK
+	return http.StatusOK, nil
 }

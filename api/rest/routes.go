@@ -102,20 +102,20 @@ func ordinary[Q, R any, PQ interface {
 ) route {
 	return route{
 		method: method, path: path, rpc: rpc, in: in, req: PQ(new(Q)), res: PR(new(R)),
-		serve: func(w http.ResponseWriter, req *http.Request) int {
+		serve: func(w http.ResponseWriter, req *http.Request) (int, error) {
 			q := PQ(new(Q))
 			if err := readRequest(w, req, in, q); err != nil {
-				return writeFault(w, err)
+				return 0, err
 			}
-			res, err := PR(nil), api.AuthorizeRequest(req.Context(), q)
-			if err == nil {
-				res, err = serve(authorContext(req), q)
+			if err := api.AuthorizeRequest(req.Context(), q); err != nil {
+				return 0, err
 			}
-			api.CallOf(req.Context()).Ended(res, err)
+			res, err := serve(authorContext(req), q)
 			if err != nil {
-				return writeFault(w, err)
+				return 0, err
 			}
-			return writeJSON(w, statusOf(w, res), apijson.Format(res))
+			api.CallOf(req.Context()).Answered(res)
+			return writeJSON(w, statusOf(w, res), apijson.Format(res)), nil
 		},
 	}
 }
@@ -211,6 +211,14 @@ func readQuery(req *http.Request, m proto.Message, without ...string) error {
 	return apijson.DecodeQuery(q, m)
 }
 
+// readAuthorized reads a message from the query, and authorizes the call with it.
+func readAuthorized(req *http.Request, m proto.Message) error {
+	if err := readQuery(req, m); err != nil {
+		return err
+	}
+	return api.AuthorizeRequest(req.Context(), m)
+}
+
 // readIfMatch reads expected_version from the header If-Match: a version, with or without the
 // quotes of an ETag, or * for any.
 func readIfMatch(req *http.Request, q proto.Message) error {
@@ -232,69 +240,66 @@ func readIfMatch(req *http.Request, q proto.Message) error {
 }
 
 // serveLimits answers with JSON, or with the limit file if the request asks for it.
-func (r *router) serveLimits(w http.ResponseWriter, req *http.Request) int {
+func (r *router) serveLimits(w http.ResponseWriter, req *http.Request) (int, error) {
 	q := &quoratev1.GetLimitsRequest{}
-	if err := readQuery(req, q); err != nil {
-		return writeFault(w, err)
+	if err := readAuthorized(req, q); err != nil {
+		return 0, err
 	}
 	file := strings.Contains(req.Header.Get("Accept"), "yaml")
 	q.File = q.File || file
-	if err := api.AuthorizeRequest(req.Context(), q); err != nil {
-		return writeFault(w, err)
-	}
 	res, err := r.Limits.GetLimits(req.Context(), q)
 	if err != nil {
-		return writeFault(w, err)
+		return 0, err
 	}
 	w.Header().Set("ETag", `"`+strconv.FormatUint(res.Version, 10)+`"`)
 	if !file {
-		return writeJSON(w, http.StatusOK, apijson.Format(res))
+		return writeJSON(w, http.StatusOK, apijson.Format(res)), nil
 	}
 	w.Header()["Content-Type"] = yamlType
 	w.Write([]byte(res.Yaml)) //nolint:errcheck // as in writeJSON
-	return http.StatusOK
+	return http.StatusOK, nil
 }
 
 var yamlType = []string{"application/yaml"}
 
-func (r *router) deleteLimit(w http.ResponseWriter, req *http.Request) int {
+func (r *router) deleteLimit(w http.ResponseWriter, req *http.Request) (int, error) {
 	q := &quoratev1.DeleteLimitsRequest{}
 	err := readQuery(req, q, "limits")
 	if err == nil {
 		err = readIfMatch(req, q)
 	}
 	if err != nil {
-		return writeFault(w, err)
+		return 0, err
 	}
 	namespace, limit, _ := strings.Cut(strings.TrimPrefix(req.URL.Path, "/v1/limits/"), "/")
 	if err := apiproto.CheckLimitName(quota.LimitName{Namespace: namespace, Limit: limit}); err != nil {
-		return writeFault(w, err)
+		return 0, err
 	}
 	q.Limits = []*quoratev1.LimitRef{{Namespace: namespace, Limit: limit}}
 	if err = api.AuthorizeRequest(req.Context(), q); err != nil {
-		return writeFault(w, err)
+		return 0, err
 	}
 	res, err := r.Limits.DeleteLimits(authorContext(req), q)
-	api.CallOf(req.Context()).Ended(res, err)
 	if err != nil {
-		return writeFault(w, err)
+		return 0, err
 	}
-	return writeJSON(w, http.StatusOK, apijson.Format(res))
+	api.CallOf(req.Context()).Answered(res)
+	return writeJSON(w, http.StatusOK, apijson.Format(res)), nil
 }
 
-func (r *router) deleteOverride(w http.ResponseWriter, req *http.Request) int {
+func (r *router) deleteOverride(w http.ResponseWriter, req *http.Request) (int, error) {
 	ref := &quoratev1.KeyRef{}
 	if err := readQuery(req, ref); err != nil {
-		return writeFault(w, err)
+		return 0, err
 	}
 	q := &quoratev1.DeleteOverridesRequest{Keys: []*quoratev1.KeyRef{ref}}
 	if err := api.AuthorizeRequest(req.Context(), q); err != nil {
-		return writeFault(w, err)
+		return 0, err
 	}
 	res, err := r.Overrides.DeleteOverrides(req.Context(), q)
-	api.CallOf(req.Context()).Ended(res, err)
 	if err != nil {
-		return writeFault(w, within(err, "keys[0]"))
+		return 0, within(err, "keys[0]")
 	}
-	return writeJSON(w, http.StatusOK, apijson.Format(res))
+	api.CallOf(req.Context()).Answered(res)
+	return writeJSON(w, http.StatusOK, apijson.Format(res)), nil
 }

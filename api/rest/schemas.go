@@ -11,11 +11,11 @@ func schemaRoutes() (out []route) {
 	for _, name := range schema.Names() {
 		out = append(out, route{
 			method: http.MethodGet, path: "/v1/schema/" + name + ".json", summary: schemaWords[name],
-			serve: func(w http.ResponseWriter, req *http.Request) int {
+			serve: func(w http.ResponseWriter, req *http.Request) (int, error) {
 				if _, err := query(req); err != nil {
-					return writeFault(w, err)
+					return 0, err
 				}
-				return writeJSON(w, http.StatusOK, schema.Of(name))
+				return writeJSON(w, http.StatusOK, schema.Of(name)), nil
 			},
 		})
 	}

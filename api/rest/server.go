@@ -59,22 +59,27 @@ func New(s *api.Service, o Options) *http.Server {
 	return srv
 }
 
-// handler serves one method of one path and returns the status that it sent.
-type handler func(http.ResponseWriter, *http.Request) int
+// handler serves one method of one path. It returns the status that it sent, or 0 and the error that
+// its caller is to send. An error with a status happened after the status was sent.
+type handler func(http.ResponseWriter, *http.Request) (status int, err error)
 
-// served is a handler with the observers of its most frequent statuses.
+// guarded is a handler behind authentication, authorization and audit. It returns the status that it
+// sent.
+type guarded func(http.ResponseWriter, *http.Request) int
+
+// served is a route with the observers of its most frequent statuses.
 type served struct {
-	handler
+	serve       guarded
 	route       string // its name in metrics
 	anyHost     bool   // accepts any name in the header Host
 	ok, refused func() prometheus.Observer
 }
 
-func (r *router) served(route string, h handler) *served {
+func (r *router) served(route string, h guarded) *served {
 	of := func(code int) func() prometheus.Observer { // a series appears with its first call
 		return sync.OnceValue(func() prometheus.Observer { return r.Meter.Duration.WithLabelValues("http", route, strconv.Itoa(code)) })
 	}
-	return &served{handler: h, route: route, ok: of(http.StatusOK), refused: of(http.StatusTooManyRequests)}
+	return &served{serve: h, route: route, ok: of(http.StatusOK), refused: of(http.StatusTooManyRequests)}
 }
 
 // observe records a call and the status that it sent.
@@ -119,9 +124,9 @@ func newRouter(s *api.Service, o Options) *router {
 	return r
 }
 
-func (r *router) getMetrics(w http.ResponseWriter, req *http.Request) int {
+func (r *router) getMetrics(w http.ResponseWriter, req *http.Request) (int, error) {
 	r.metrics.ServeHTTP(w, req)
-	return http.StatusOK
+	return http.StatusOK, nil
 }
 
 // ServeHTTP implements http.Handler.
@@ -155,11 +160,11 @@ func (r *router) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	default:
 		parent := req.Header.Get(tracing.Header)
 		if r.Opts.Tracer == nil {
-			h.observe(r.Meter, h.handler(w, req), start, api.SampledTrace(parent))
+			h.observe(r.Meter, h.serve(w, req), start, api.SampledTrace(parent))
 			return
 		}
 		ctx, span := r.Opts.Tracer.Serve(req.Context(), h.route, parent)
-		code := h.handler(w, req.WithContext(ctx))
+		code := h.serve(w, req.WithContext(ctx))
 		span.Int("http.response.status_code", int64(code))
 		h.observe(r.Meter, code, start, cmp.Or(span.Sampled(), api.SampledTrace(parent)))
 		span.End(nil)
