@@ -85,5 +85,5 @@ func describeOps(o Ops) string {
 }
 
 func describeNode(n Node) string {
-	return strings.ReplaceAll(fmt.Sprintf("%+v\n", n), " ", "\n")
+	return filepath.ToSlash(strings.ReplaceAll(fmt.Sprintf("%+v\n", n), " ", "\n"))
 }

@@ -3,7 +3,6 @@ package config
 import (
 	"log/slog"
 	"os"
-	"path/filepath"
 	"time"
 
 	"github.com/quorate/quorate/api/access"
@@ -241,7 +240,7 @@ func defaults() Node {
 // complete derives missing settings from the given ones.
 func (n *Node) complete(given func(path string) bool) {
 	if n.Data == "" {
-		n.Data = filepath.Join("data", string(n.Node))
+		n.Data = "data/" + string(n.Node)
 	}
 	if len(n.Nodes) == 0 {
 		n.Nodes = []Peer{{ID: n.Node, Peer: n.Listen.Peer}}

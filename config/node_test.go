@@ -136,11 +136,14 @@ func TestDeadAfter(t *testing.T) {
 func TestPaths(t *testing.T) {
 	n, err := ParseNode("etc/node.yaml", []byte("data: d\nlimits: l\ntoken_file: t\ntls: {ca: a, cert: pki/c, key: /k}\n"))
 	got := []string{n.Data, n.Limits, n.TokenFile, n.TLS.CA, n.TLS.Cert, n.TLS.Key, n.TLS.CAKey}
+	for i := range got {
+		got[i] = filepath.ToSlash(got[i])
+	}
 	if want := []string{"etc/d", "etc/l", "etc/t", "etc/a", "etc/pki/c", "/k", ""}; err != nil || !slices.Equal(got, want) {
 		t.Errorf("%q, %v; want %q", got, err, want)
 	}
 	n, err = ParseNode("etc/node.yaml", []byte("tls: {ca: a, ca_key: k}\n"))
-	if err != nil || n.TLS.CAKey != "etc/k" {
+	if err != nil || filepath.ToSlash(n.TLS.CAKey) != "etc/k" {
 		t.Errorf("%+v, %v", n.TLS, err)
 	}
 }

@@ -2,6 +2,7 @@ package config
 
 import (
 	"log/slog"
+	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -148,6 +149,12 @@ var groupExamples = map[string]string{
 	"auth": "on", "protocols": "on", "connections": "20000", "metrics": "1000", "history": "on", "tls": "auto", "auth.oidc": "https://login.example.org",
 }
 
+// rooted reports whether a path does not start from the directory of the settings. On Windows, /data
+// is rooted although it is not absolute: it lacks a drive.
+func rooted(path string) bool {
+	return filepath.VolumeName(path) != "" || path != "" && os.IsPathSeparator(path[0])
+}
+
 // reader returns a function that reads one setting from the file and records its origin.
 func (s *nodeSettings) reader(one setting) func(Value) {
 	return func(v Value) {
@@ -157,7 +164,7 @@ func (s *nodeSettings) reader(one setting) func(Value) {
 		} else {
 			ok = v.scalar(one.scalar)
 		}
-		if to := one.file; ok && to != nil && !filepath.IsAbs(*to) {
+		if to := one.file; ok && to != nil && !rooted(*to) {
 			*to = filepath.Join(filepath.Dir(s.file.source), *to)
 		}
 		s.given[one.path] = origin{value: v, bad: !ok}

@@ -6,10 +6,10 @@ import (
 	"math/rand/v2"
 	"strings"
 	"sync/atomic"
-	"syscall"
 	"time"
 
 	peerv1 "github.com/quorate/quorate/api/gen/quorate/peer/v1"
+	"github.com/quorate/quorate/internal/sockerr"
 )
 
 var errRestarted = errors.New("the peer has restarted")
@@ -100,7 +100,7 @@ func (l *link) redialNow() {
 
 // failed reports Refused when the address refuses connections, and logs each refusal text once.
 func (l *link) failed(addr string, err error) {
-	if errors.Is(err, syscall.ECONNREFUSED) {
+	if sockerr.Refused(err) {
 		l.peer.refused(addr)
 	}
 	var r *refusedError

@@ -160,7 +160,7 @@ var linked = []struct {
 		packages: []string{"./client/..."},
 		may: []string{
 			"aggregator", "api/gen", "client", "internal/elapsed", "internal/grantwait", "internal/limiter", "internal/limitproto",
-			"internal/peerproto", "internal/pki", "internal/quota", "internal/suggest", "internal/zone", "shard",
+			"internal/peerproto", "internal/pki", "internal/quota", "internal/sockerr", "internal/suggest", "internal/syncdir", "internal/zone", "shard",
 		},
 		never: []string{"github.com/hashicorp/", "go.etcd.io/"},
 		why:   "services link the client, so it has no server code and few dependencies",

@@ -192,12 +192,15 @@ func (l *chain) rotate() error {
 			return err
 		}
 	}
+	old := l.file
+	l.file = nil
+	if err := old.Close(); err != nil { // first: Windows renames no open file
+		return err
+	}
 	if err := os.Rename(l.path, name(1)); err != nil {
 		return err
 	}
-	old := l.file
-	l.file = nil
-	return errors.Join(old.Close(), l.open())
+	return l.open()
 }
 
 // note counts a failed write, and logs once that writing fails and once that it works again.

@@ -8,6 +8,8 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+
+	"github.com/quorate/quorate/internal/syncdir"
 )
 
 // The files of a store's directory.
@@ -126,11 +128,7 @@ func (s *Store) rename(from, to string) error {
 	if err := os.Rename(filepath.Join(s.dir, from), filepath.Join(s.dir, to)); err != nil {
 		return fmt.Errorf("certificates: %w", err)
 	}
-	d, err := os.Open(s.dir)
-	if err != nil {
-		return fmt.Errorf("certificates: %w", err)
-	}
-	if err := errors.Join(d.Sync(), d.Close()); err != nil {
+	if err := syncdir.Sync(s.dir); err != nil {
 		return fmt.Errorf("certificates: %w", err)
 	}
 	return nil

@@ -9,8 +9,9 @@ import (
 	"io"
 	"net"
 	"strings"
-	"syscall"
 	"time"
+
+	"github.com/quorate/quorate/internal/sockerr"
 )
 
 // Why is the reason why a connection was rejected, a label of metrics. Words are added, never
@@ -108,7 +109,7 @@ func Explain(err error) error {
 		return err
 	case errors.As(err, &record):
 		return &Error{NotTLS, "the input is not TLS: does the other side not use it, or is this another service's port?", err}
-	case errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE) || errors.Is(err, net.ErrClosed):
+	case errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || sockerr.Reset(err) || errors.Is(err, net.ErrClosed):
 		return &Error{HungUp, "the other side closed the connection during the handshake; its log may say why", err}
 	}
 	if e := explainText(err); e != nil {

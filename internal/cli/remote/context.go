@@ -10,6 +10,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"time"
@@ -203,12 +204,23 @@ func (c *Config) write(path string) error {
 	}
 	_, err = f.Write(data)
 	if err = errors.Join(err, f.Sync(), f.Close()); err == nil {
-		err = os.Rename(f.Name(), path)
+		err = rename(f.Name(), path)
 	}
 	if err != nil {
 		return errors.Join(err, os.Remove(f.Name()))
 	}
 	return nil
+}
+
+// rename moves a file to the place of another. Windows refuses that while a process reads the other,
+// so rename then tries again for a second.
+func rename(from, to string) error {
+	for end := time.Now().Add(time.Second); ; time.Sleep(5 * time.Millisecond) {
+		err := os.Rename(from, to)
+		if runtime.GOOS != "windows" || !errors.Is(err, fs.ErrPermission) || time.Now().After(end) {
+			return err
+		}
+	}
 }
 
 // maxLinks bounds how many symbolic links lead to the file, as most systems do.

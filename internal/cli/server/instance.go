@@ -9,7 +9,6 @@ import (
 	"net"
 	"net/http"
 	"path/filepath"
-	"syscall"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -29,6 +28,7 @@ import (
 	"github.com/quorate/quorate/internal/console"
 	"github.com/quorate/quorate/internal/logs"
 	"github.com/quorate/quorate/internal/quota"
+	"github.com/quorate/quorate/internal/sockerr"
 )
 
 // listeners are the three ports of a node.
@@ -50,7 +50,7 @@ func listen(ctx context.Context, httpAddr, grpcAddr, peerAddr string) (l listene
 }
 
 func listenError(name, addr string, err error) error {
-	if errors.Is(err, syscall.EADDRINUSE) {
+	if sockerr.InUse(err) {
 		return fmt.Errorf("the %s port %s is taken by another process; stop that one or choose other ports", name, addr)
 	}
 	return fmt.Errorf("cannot listen on the %s port %s: %w", name, addr, err)
