@@ -8,6 +8,7 @@ import (
 	"github.com/quorate/quorate/api/apierr"
 	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
 	"github.com/quorate/quorate/internal/apiproto"
+	"github.com/quorate/quorate/internal/events"
 	"github.com/quorate/quorate/internal/quota"
 )
 
@@ -15,7 +16,6 @@ import (
 const (
 	heartbeatTime     = 15 * time.Second
 	EventWriteTimeout = 30 * time.Second
-	maxEventBuffer    = 65536
 	maxEventBurst     = 256 // events sent before they are flushed
 )
 
@@ -42,8 +42,8 @@ func filterOf(req *quoratev1.WatchRequest) (quota.EventFilter, error) {
 	if len(req.Key) > quota.MaxKeyLen {
 		return out, apierr.Invalid("key", "is %d bytes; at most %d", len(req.Key), quota.MaxKeyLen)
 	}
-	if req.Buffer < 0 || req.Buffer > maxEventBuffer {
-		return out, apierr.Invalid("buffer", "%d; must be 1 to %d, or 0 for the usual one", req.Buffer, maxEventBuffer)
+	if req.Buffer < 0 || req.Buffer > events.MaxBuffer {
+		return out, apierr.Invalid("buffer", "%d; must be 1 to %d, or 0 for %d", req.Buffer, events.MaxBuffer, events.DefaultBuffer)
 	}
 	for _, k := range req.Kinds {
 		if k < 1 || int(k) > len(quota.EventKinds()) {
@@ -66,7 +66,7 @@ func (s *EventService) Stream(ctx context.Context, req *quoratev1.WatchRequest, 
 	if err := s.checkNode(req.Node); err != nil {
 		return err
 	}
-	room := max(int64(req.Buffer), usualEventRoom)
+	room := max(int64(req.Buffer), events.DefaultBuffer)
 	give, err := takeShare(ctx, s.eventRoom, room, "watchers of events, or such large buffers of theirs,")
 	if err != nil {
 		return err

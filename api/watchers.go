@@ -10,15 +10,13 @@ import (
 
 	"github.com/quorate/quorate/api/apierr"
 	"github.com/quorate/quorate/api/auth"
+	"github.com/quorate/quorate/internal/events"
 	"github.com/quorate/quorate/internal/fairshare"
 )
 
 // maxEventRoom bounds the buffered events of all watchers of a node: 8 buffers of the largest size,
 // or 512 of the usual size.
-const maxEventRoom = 8 * maxEventBuffer
-
-// usualEventRoom is the minimum charge of an event watch, in events.
-const usualEventRoom = 1024
+const maxEventRoom = 8 * events.MaxBuffer
 
 // newWatchers returns a pool of size total. With authentication, one caller may take at most a
 // quarter of it.

@@ -194,13 +194,18 @@ func (r *Reader) inner(path string, fd protoreflect.FieldDescriptor, empty proto
 		if err != nil {
 			return empty, err
 		}
-		t, err := time.Parse(time.RFC3339, s)
-		if err != nil || t.Year() < 1970 || t.Year() > 2261 {
-			return empty, apierr.Invalid(path, "is %q; must be a time such as 2027-01-31T18:00:00Z, from 1970 to 2261", apierr.Clip(s))
-		}
-		return protoreflect.ValueOfMessage(timestamppb.New(t).ProtoReflect()), nil
+		return timestamp(path, s)
 	}
 	return empty, r.message(path, empty.Message())
+}
+
+// timestamp parses a time of RFC 3339. Nanoseconds since 1970 hold the years up to 2261.
+func timestamp(field, text string) (protoreflect.Value, error) {
+	t, err := time.Parse(time.RFC3339, text)
+	if err != nil || t.Year() < 1970 || t.Year() > 2261 {
+		return protoreflect.Value{}, apierr.Invalid(field, "is %q; must be a time such as 2027-01-31T18:00:00Z, from 1970 to 2261", apierr.Clip(text))
+	}
+	return protoreflect.ValueOfMessage(timestamppb.New(t).ProtoReflect()), nil
 }
 
 // enumNumber parses an enum value as Format writes it, or its name in the proto.
@@ -289,11 +294,7 @@ func queryValue(name string, fd protoreflect.FieldDescriptor, text string) (prot
 func queryMessage(name string, fd protoreflect.FieldDescriptor, text string) (protoreflect.Value, error) {
 	switch fd.Message().FullName() {
 	case "google.protobuf.Timestamp":
-		t, err := time.Parse(time.RFC3339, text)
-		if err != nil || t.Year() < 1970 || t.Year() > 2261 {
-			return protoreflect.Value{}, apierr.Invalid(name, "is %q; must be a time such as 2027-01-31T18:00:00Z, from 1970 to 2261", apierr.Clip(text))
-		}
-		return protoreflect.ValueOfMessage(timestamppb.New(t).ProtoReflect()), nil
+		return timestamp(name, text)
 	case "google.protobuf.Duration":
 		d, err := time.ParseDuration(text)
 		if n, numeric := strconv.ParseFloat(text, 64); numeric == nil && math.Abs(n) <= quota.MaxPause.Seconds() {

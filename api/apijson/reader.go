@@ -73,21 +73,18 @@ func (r *Reader) Object(path string, fields []string, read func(field int) error
 		if r.peek() != '"' {
 			return r.expected("a field name in double quotes")
 		}
-		n, name := r.known(fields), ""
-		if n >= 0 {
-			name = fields[n]
-		} else {
-			var err error
-			if name, err = r.Str(orBody(path)); err != nil {
+		n := r.known(fields)
+		if n < 0 {
+			name, err := r.Str(orBody(path))
+			if err != nil {
 				return err
 			}
-			n = FieldIndex(fields, name)
-		}
-		if n < 0 {
-			return apierr.Invalid(orBody(apierr.Join(path, apierr.Clip(name))), "unknown field %q;%s known: %s", apierr.Clip(name), suggest.DidYouMean(name, fields, ""), suggest.List(fields, false))
+			if n = FieldIndex(fields, name); n < 0 {
+				return apierr.Invalid(orBody(apierr.Join(path, apierr.Clip(name))), "unknown field %q;%s known: %s", apierr.Clip(name), suggest.DidYouMean(name, fields, ""), suggest.List(fields, false))
+			}
 		}
 		if seen&(1<<n) != 0 {
-			return apierr.Invalid(apierr.Join(path, name), "is a duplicate; give it once")
+			return apierr.Invalid(apierr.Join(path, fields[n]), "is a duplicate; give it once")
 		}
 		seen |= 1 << n
 		if r.peek() != ':' {
@@ -100,9 +97,9 @@ func (r *Reader) Object(path string, fields []string, read func(field int) error
 	}
 }
 
-// FieldIndex is like Index, and also finds a field by its protobuf JSON form.
+// FieldIndex returns the index of a field by its name or its protobuf JSON form, or -1.
 func FieldIndex(fields []string, name string) int {
-	if n := Index(fields, name); n >= 0 {
+	if n := slices.Index(fields, name); n >= 0 {
 		return n
 	}
 	return slices.IndexFunc(fields, func(f string) bool { return isCamel(f, name) })
@@ -257,16 +254,6 @@ func orBody(path string) string {
 		return "body"
 	}
 	return path
-}
-
-// Index returns the index of a name in fields, or -1.
-func Index(fields []string, name string) int {
-	for i, f := range fields {
-		if f == name {
-			return i
-		}
-	}
-	return -1
 }
 
 // Null consumes a null if it comes next, and reports whether it did.

@@ -3,6 +3,7 @@ package rest
 import (
 	"bytes"
 	"net/http"
+	"slices"
 	"strings"
 
 	"github.com/quorate/quorate/api"
@@ -25,7 +26,7 @@ func (r *router) getExport(w http.ResponseWriter, req *http.Request) (int, error
 		err = apijson.DecodeQuery(q, ask)
 	}
 	format := q.Get("format")
-	if err == nil && apijson.Index(planner.ExportFormats, format) < 0 {
+	if err == nil && !slices.Contains(planner.ExportFormats, format) {
 		err = apierr.Invalid("format", "is %q; must be one of %s", apierr.Clip(format), strings.Join(planner.ExportFormats, ", "))
 	}
 	if err == nil || apierr.From(err).Field == "format" { // a missing permission takes precedence over a bad format

@@ -200,7 +200,7 @@ func readFile(w http.ResponseWriter, req *http.Request, q proto.Message) error {
 func readQuery(req *http.Request, m proto.Message, without ...string) error {
 	var known []string
 	for _, name := range apijson.FieldsOf(m.ProtoReflect().Descriptor()) {
-		if apijson.Index(without, name) < 0 {
+		if !slices.Contains(without, name) {
 			known = append(known, name)
 		}
 	}

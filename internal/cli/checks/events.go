@@ -19,6 +19,7 @@ import (
 	"github.com/quorate/quorate/internal/cli/limits"
 	"github.com/quorate/quorate/internal/cli/remote"
 	"github.com/quorate/quorate/internal/cli/render"
+	"github.com/quorate/quorate/internal/events"
 	"github.com/quorate/quorate/internal/phrase"
 	"github.com/quorate/quorate/internal/pki"
 )
@@ -140,8 +141,8 @@ func (e *watcher) request(args []string) (err error) {
 	if e.span < 0 {
 		return exit.Usagef("--for %v: must be more than 0", e.span)
 	}
-	if e.buffer < 0 || e.buffer > 65536 {
-		return exit.Usagef("--buffer %d: must be 1 to 65536", e.buffer)
+	if e.buffer < 0 || e.buffer > events.MaxBuffer {
+		return exit.Usagef("--buffer %d: must be 1 to %d", e.buffer, events.MaxBuffer)
 	}
 	return nil
 }
