@@ -16,12 +16,12 @@ import (
 type link interface {
 	// open opens a stream to the node at the address. It ends with the context.
 	open(ctx context.Context, addr string) (stream, error)
-	// addrs returns the addresses of the nodes, the preferred one first.
+	// addrs returns the addresses of the nodes: those given to New, then those that nodes have told.
 	addrs() []string
-	// learned adds addresses of further nodes.
-	learned(addrs []string)
-	// attachedTo reports the address of the node that the client is attached to.
-	attachedTo(addr string)
+	// add adds a node unless it is known.
+	add(addr string) error
+	// prefer makes a node the first to be asked by calls.
+	prefer(addr string)
 }
 
 // stream is a gRPC stream to a node.
@@ -91,7 +91,7 @@ func (m *member) connect(now quota.Time) {
 	m.work.Go(func() { m.receive(at, hello) })
 }
 
-// order returns the order in which nodes are tried: at first the preferred one and then the others
+// order returns the order in which nodes are tried: at first the first given one and then the others
 // at random; later all at random, so that the clients of a lost node spread over the others, with
 // the lost one last.
 func (m *member) order() []string {
@@ -228,8 +228,10 @@ func (m *member) attach(now quota.Time, at *session, h *quoratev1.NodeHello) {
 	agg.SetLeader(0, at.node, quota.Term(at.number))
 	agg.SetNodes(membersPerNode * (1 + len(h.GetOthers())))
 	agg.SetPeers(int(min(h.GetPeers(), maxPeers)))
-	m.link.learned(h.GetOthers())
-	m.link.attachedTo(at.addr)
+	for _, addr := range h.GetOthers() {
+		_ = m.link.add(addr) // an invalid address is of no use
+	}
+	m.link.prefer(at.addr)
 	m.attached.Store(at)
 	m.stats.lastErr.Store(nil)
 	m.notices.attached(at.addr)

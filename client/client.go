@@ -8,7 +8,6 @@ import (
 
 	"google.golang.org/grpc"
 
-	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
 	"github.com/quorate/quorate/internal/elapsed"
 	"github.com/quorate/quorate/internal/quota"
 )
@@ -157,39 +156,6 @@ func (c *Client) Conns() []*grpc.ClientConn {
 	}
 	return out
 }
-
-// open opens a stream to attach to a node.
-func (n *nodes) open(ctx context.Context, addr string) (stream, error) {
-	o := n.find(addr)
-	if o == nil {
-		return nil, errClosed()
-	}
-	s, err := quoratev1.NewMemberServiceClient(o.conn).Attach(ctx)
-	if err != nil {
-		return nil, err
-	}
-	return s, nil
-}
-
-// addrs returns the addresses of all nodes.
-func (n *nodes) addrs() []string {
-	all := n.all()
-	out := make([]string, len(all))
-	for i, o := range all {
-		out[i] = o.addr
-	}
-	return out
-}
-
-// learned adds nodes; invalid addresses are ignored.
-func (n *nodes) learned(addrs []string) {
-	for _, a := range addrs {
-		_ = n.add(a)
-	}
-}
-
-// attachedTo makes the node the first to be asked.
-func (n *nodes) attachedTo(addr string) { n.prefer(addr) }
 
 // clock is the process's clock: the wall clock at the start, plus the elapsed time, including
 // suspension, because leases expire during it.

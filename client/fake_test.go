@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -86,21 +87,16 @@ func (c *fakeCluster) addrs() []string {
 	return append([]string(nil), c.order...)
 }
 
-func (c *fakeCluster) learned(addrs []string) {
+func (c *fakeCluster) add(addr string) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for _, a := range addrs {
-		known := false
-		for _, o := range c.order {
-			known = known || o == a
-		}
-		if !known {
-			c.order = append(c.order, a)
-		}
+	if !slices.Contains(c.order, addr) {
+		c.order = append(c.order, addr)
 	}
+	return nil
 }
 
-func (c *fakeCluster) attachedTo(addr string) {
+func (c *fakeCluster) prefer(addr string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.attached = addr

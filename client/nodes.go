@@ -1,6 +1,7 @@
 package client
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -93,6 +94,29 @@ func (n *nodes) find(addr string) *node {
 		}
 	}
 	return nil
+}
+
+// open opens a stream to attach to a node.
+func (n *nodes) open(ctx context.Context, addr string) (stream, error) {
+	o := n.find(addr)
+	if o == nil {
+		return nil, errClosed()
+	}
+	s, err := quoratev1.NewMemberServiceClient(o.conn).Attach(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+// addrs returns the addresses of all nodes.
+func (n *nodes) addrs() []string {
+	all := n.all()
+	out := make([]string, len(all))
+	for i, o := range all {
+		out[i] = o.addr
+	}
+	return out
 }
 
 func (n *nodes) close() error {
