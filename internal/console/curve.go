@@ -21,7 +21,7 @@ func (s *slider) curveChart() (Chart, error) {
 	c := Chart{ID: "curve", Title: "Refused share of the recorded demand, by rate", Unit: " %", Height: 220, X: "rate", XUnit: "/" + s.Unit, At: []float64{}}
 	c.Lines = []Line{{At: s.Amount, Name: "current"}}
 	var err error
-	c.From, err = link("data/limit/curve", append([]any{"namespace", s.Namespace, "limit", s.Limit, "unit", s.Unit, "least", s.Least, "most", s.Most, "now", s.Amount}, s.Stretch.params()...)...)
+	c.From, err = link("data/limit/curve", append([]any{"namespace", s.Namespace, "limit", s.Limit, "unit", s.Unit, "least", s.Least, "most", s.Most, "now", s.Amount}, s.TimeRange.params()...)...)
 	return c, err
 }
 
@@ -39,11 +39,11 @@ func (s *slider) amounts() []float64 {
 
 // curveData answers with the curve for the burst of the form.
 func curveData(r *Request) (any, error) {
-	in, err := stretchOf(r, stretches)
+	in, err := timeRangeOf(r, timeRanges)
 	if err != nil {
 		return nil, err
 	}
-	s := &slider{Namespace: r.Query("namespace"), Limit: r.Query("limit"), Stretch: in, Unit: r.Query("unit")}
+	s := &slider{Namespace: r.Query("namespace"), Limit: r.Query("limit"), TimeRange: in, Unit: r.Query("unit")}
 	for name, to := range map[string]*float64{"least": &s.Least, "most": &s.Most, "now": &s.Amount} {
 		if *to, err = strconv.ParseFloat(r.Query(name), 64); err != nil || !(*to > 0) || *to > 1e12 {
 			return nil, wrongField(name, r.Query(name), "a number above 0")

@@ -209,13 +209,13 @@ func TestSliderOf(t *testing.T) {
 		{&quoratev1.Limit{Rate: "600/m", Burst: 600, Kind: window}, 10, 2400, 0},
 		{&quoratev1.Limit{Rate: "2.5/s", Burst: 5, Kind: bucket}, .1, 10, 20},
 	} {
-		s, why := sliderOf(tc.limit, stretches[0])
+		s, why := sliderOf(tc.limit, timeRanges[0])
 		if s == nil || math.Abs(s.Step-tc.step) > 1e-9 || s.Most != tc.most || s.BurstMost != tc.burstMost || s.Least != s.Step {
 			t.Errorf("%v: %+v %s", tc.limit, s, why)
 		}
 	}
 	for _, l := range []*quoratev1.Limit{{Kind: quoratev1.Kind_KIND_CONCURRENCY}, {Class: quoratev1.Class_CLASS_BANNED}, {Rate: "x", Kind: bucket}, {Tiers: make([]*quoratev1.Tier, 2)}} {
-		if s, why := sliderOf(l, stretches[0]); s != nil || why == "" {
+		if s, why := sliderOf(l, timeRanges[0]); s != nil || why == "" {
 			t.Errorf("%v has %+v", l, s)
 		}
 	}

@@ -21,8 +21,8 @@ const (
 // past is the history of a limit, or of one key of it, in a time range.
 type past struct {
 	Namespace, Limit, Key string
-	Stretch               stretch
-	Nav                   stretchNav
+	TimeRange             timeRange
+	Nav                   timeRangeNav
 	Problem               *Problem // why there is no answer
 	Total                 *quoratev1.HistoryPoint
 	Coverage              *quoratev1.Coverage
@@ -63,22 +63,22 @@ func (p *past) Empty() bool {
 // loadPast reads the history of a limit, or of one key if it is given.
 func loadPast(r *Request, namespace, limit, key string) (*past, error) {
 	p := &past{Namespace: namespace, Limit: limit, Key: key}
-	page, all, params := "limit", stretches, []any{"namespace", namespace, "limit", limit}
+	page, all, params := "limit", timeRanges, []any{"namespace", namespace, "limit", limit}
 	if key != "" {
-		page, all, params = "key", keyStretches, append(params, "key", key)
+		page, all, params = "key", keyTimeRanges, append(params, "key", key)
 	}
 	var err error
-	if p.Stretch, err = stretchOf(r, all); err != nil {
+	if p.TimeRange, err = timeRangeOf(r, all); err != nil {
 		return nil, err
 	}
 	if key != "" {
-		p.Stretch.step = max(p.Stretch.step, time.Minute)
+		p.TimeRange.step = max(p.TimeRange.step, time.Minute)
 	}
-	if p.Nav, err = navOf(page, "past", r.Now(), p.Stretch, all, params...); err != nil {
+	if p.Nav, err = navOf(page, "past", r.Now(), p.TimeRange, all, params...); err != nil {
 		return nil, err
 	}
-	from, to := p.Stretch.ends()
-	res, err := r.Rates.History(r.Context(), &quoratev1.HistoryRequest{Namespace: namespace, Limit: limit, Key: key, From: from, To: to, Step: durationpb.New(p.Stretch.step)})
+	from, to := p.TimeRange.ends()
+	res, err := r.Rates.History(r.Context(), &quoratev1.HistoryRequest{Namespace: namespace, Limit: limit, Key: key, From: from, To: to, Step: durationpb.New(p.TimeRange.step)})
 	if err != nil {
 		p.Problem = problemOf(err)
 		return p, nil
@@ -96,7 +96,7 @@ func loadPast(r *Request, namespace, limit, key string) (*past, error) {
 
 // draw makes the chart. Every step of the range has a point; unknown ones are gaps.
 func (p *past) draw(res *quoratev1.HistoryResponse) {
-	step := int64(p.Stretch.step / time.Second)
+	step := int64(p.TimeRange.step / time.Second)
 	known := make(map[int64]*quoratev1.HistoryPoint, len(res.Points))
 	for _, point := range res.Points {
 		known[point.Start.AsTime().Unix()/step] = point
@@ -118,12 +118,12 @@ func (p *past) draw(res *quoratev1.HistoryResponse) {
 		series[0].Name = "asked"
 	}
 	p.Chart = Chart{ID: "past", Title: "Tokens a second", Unit: "/s", Height: 260, Brush: p.Nav.Reset}
-	end := p.Stretch.To
+	end := p.TimeRange.To
 	if asOf := res.GetCoverage().GetAsOf(); asOf != nil && asOf.AsTime().Before(end) {
 		end = asOf.AsTime()
 	}
 	var holes holeList
-	for at := p.Stretch.From.Unix() / step; at*step < end.Unix(); at++ {
+	for at := p.TimeRange.From.Unix() / step; at*step < end.Unix(); at++ {
 		point := known[at]
 		p.Chart.Times = append(p.Chart.Times, at*step)
 		for i, v := range values(point)[:len(series)] {
@@ -132,7 +132,7 @@ func (p *past) draw(res *quoratev1.HistoryResponse) {
 		t := time.Unix(at*step, 0)
 		young := point != nil && end.Sub(t) < slackEnd
 		if point == nil || !point.Complete && !young {
-			holes.add(t, t.Add(p.Stretch.step), point)
+			holes.add(t, t.Add(p.TimeRange.step), point)
 		}
 	}
 	p.Chart.Series = series

@@ -34,7 +34,7 @@ type suggestion struct {
 // slider is a form to try another rule.
 type slider struct {
 	Namespace, Limit            string
-	Stretch                     stretch
+	TimeRange                   timeRange
 	Unit                        string // period of the amount, such as s
 	Amount, Least, Most, Step   float64
 	Burst, BurstMost, BurstJump int64 // 0 for windows
@@ -48,7 +48,7 @@ func loadPlan(r *Request, l *limitPage) *limitPlan {
 		p.NoSlider = "No history yet to try rules on."
 		return p
 	}
-	from, to := l.Past.Stretch.ends()
+	from, to := l.Past.TimeRange.ends()
 	if res, err := r.Rates.Headroom(r.Context(), &quoratev1.HeadroomRequest{Namespace: l.Namespace, Limit: l.Limit, From: from, To: to, Top: 1}); err == nil && len(res.Limits) > 0 {
 		p.Headroom = res.Limits[0]
 	}
@@ -76,7 +76,7 @@ func loadPlan(r *Request, l *limitPage) *limitPlan {
 		p.Suggested = append(p.Suggested, s)
 	}
 	p.forecast(r, l)
-	p.Slider, p.NoSlider = sliderOf(rule, l.Past.Stretch)
+	p.Slider, p.NoSlider = sliderOf(rule, l.Past.TimeRange)
 	if p.Slider != nil {
 		if got, err := p.Slider.ask(r, "", ""); err != nil {
 			p.NoSlider, p.Slider = notYet(err), nil
@@ -125,7 +125,7 @@ func notYet(err error) string {
 var amountPer = regexp.MustCompile(`^([0-9]+(?:\.[0-9]+)?)/([0-9a-z]+)$`)
 
 // sliderOf returns the slider for a rule, or the reason why the rule has no slider.
-func sliderOf(l *quoratev1.Limit, in stretch) (*slider, string) {
+func sliderOf(l *quoratev1.Limit, in timeRange) (*slider, string) {
 	const none = "Only rules with one bucket or window can be tried here; quorate plan what-if covers the others."
 	if l.Class != quoratev1.Class_CLASS_COUNTED && l.Class != quoratev1.Class_CLASS_UNSPECIFIED || len(l.Tiers) > 0 {
 		return nil, none
@@ -140,7 +140,7 @@ func sliderOf(l *quoratev1.Limit, in stretch) (*slider, string) {
 		return nil, none
 	}
 	amount, _ := strconv.ParseFloat(m[1], 64)
-	s := &slider{Namespace: l.Namespace, Limit: l.Name, Stretch: in, Unit: m[2], Amount: amount}
+	s := &slider{Namespace: l.Namespace, Limit: l.Name, TimeRange: in, Unit: m[2], Amount: amount}
 	s.Step = math.Pow(10, math.Floor(math.Log10(max(4*amount, 1)))-2)
 	if l.Kind != quoratev1.Kind_KIND_BUCKET {
 		s.Step = max(1, s.Step)
@@ -160,17 +160,17 @@ type whatIf struct {
 
 // whatIfData answers with what another rule would have done.
 func whatIfData(r *Request) (any, error) {
-	in, err := stretchOf(r, stretches)
+	in, err := timeRangeOf(r, timeRanges)
 	if err != nil {
 		return nil, err
 	}
-	s := &slider{Namespace: r.Query("namespace"), Limit: r.Query("limit"), Stretch: in, Unit: r.Query("unit")}
+	s := &slider{Namespace: r.Query("namespace"), Limit: r.Query("limit"), TimeRange: in, Unit: r.Query("unit")}
 	return s.ask(r, r.Query("amount"), r.Query("burst"))
 }
 
 // try asks what a rule would have done; empty values mean the current ones.
 func (s *slider) try(r *Request, amount, burst string) (*quoratev1.WhatIfResponse, error) {
-	from, to := s.Stretch.ends()
+	from, to := s.TimeRange.ends()
 	req := &quoratev1.WhatIfRequest{Namespace: s.Namespace, Limit: s.Limit, From: from, To: to}
 	if amount != "" {
 		req.Rate = amount + "/" + s.Unit
@@ -196,7 +196,7 @@ func (s *slider) ask(r *Request, amount, burst string) (*whatIf, error) {
 		"rule":   ruleText(res.GetOutcome().GetRule()), "refused": refusedText(res.Outcome), "now": refusedText(res.Now),
 		"then": num(res.RefusedThen) + " tokens", "basis": basisText(res), "says": sentences(res.Statements),
 	}}
-	w.Chart.From, err = link("data/limit/whatif", append([]any{"namespace", s.Namespace, "limit", s.Limit, "unit", s.Unit}, s.Stretch.params()...)...)
+	w.Chart.From, err = link("data/limit/whatif", append([]any{"namespace", s.Namespace, "limit", s.Limit, "unit", s.Unit}, s.TimeRange.params()...)...)
 	return w, err
 }
 

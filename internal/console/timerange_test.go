@@ -12,9 +12,9 @@ import (
 	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
 )
 
-// TestStretch checks which range an address asks the history for, in which steps, and that a range
+// TestTimeRange checks which range an address asks the history for, in which steps, and that a range
 // that is given by its ends is bounded by now.
-func TestStretch(t *testing.T) {
+func TestTimeRange(t *testing.T) {
 	now := time.Date(2026, 11, 27, 8, 0, 0, 0, time.UTC)
 	for query, want := range map[string]string{
 		"":              "2026-11-27T07:00:00 now 1m0s",
@@ -37,9 +37,9 @@ func TestStretch(t *testing.T) {
 			if h := req.(*quoratev1.HistoryRequest); h.Step.AsDuration() != time.Second || h.To != nil || query == "range=minutes" {
 				to := "now"
 				if h.To != nil {
-					to = h.To.AsTime().Format(placeLayout)
+					to = h.To.AsTime().Format(timeLayout)
 				}
-				got = h.From.AsTime().Format(placeLayout) + " " + to + " " + h.Step.AsDuration().String()
+				got = h.From.AsTime().Format(timeLayout) + " " + to + " " + h.Step.AsDuration().String()
 			}
 			return &quoratev1.HistoryResponse{}, nil
 		}
@@ -54,9 +54,9 @@ func TestStretch(t *testing.T) {
 	}
 }
 
-// TestStretchNav checks the steps from a range that is given by its ends, and that they keep the
+// TestTimeRangeNav checks the steps from a range that is given by its ends, and that they keep the
 // other parameters of the page.
-func TestStretchNav(t *testing.T) {
+func TestTimeRangeNav(t *testing.T) {
 	now := time.Date(2026, 11, 27, 8, 0, 0, 0, time.UTC)
 	c := New(Deps{Conn: pastFake(), Now: func() time.Time { return now }})
 	_, body := get(c, "/console/limit?namespace=web&limit=login&from=2026-11-27T06:00&to=2026-11-27T07:00")

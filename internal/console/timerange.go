@@ -11,38 +11,38 @@ import (
 	"github.com/quorate/quorate/internal/phrase"
 )
 
-// stretch is a time range that a page can show: the last minutes or days, or from one time to
+// timeRange is a range of time that a page can show: the last minutes or days, or from one time to
 // another.
-type stretch struct {
+type timeRange struct {
 	Name, Label string // empty if From and To are given
 	back, step  time.Duration
 	From, To    time.Time
 }
 
-// stretches are the ranges to choose from; the first is the default. A key's history has no points
+// timeRanges are the ranges to choose from; the first is the default. A key's history has no points
 // of a second.
 var (
-	stretches = []stretch{
+	timeRanges = []timeRange{
 		{Name: "hour", Label: "Last hour", back: time.Hour, step: time.Minute},
 		{Name: "minutes", Label: "Last 10 minutes", back: 10 * time.Minute, step: time.Second},
 		{Name: "day", Label: "Last day", back: 24 * time.Hour, step: time.Minute},
 		{Name: "month", Label: "Last 30 days", back: 30 * 24 * time.Hour, step: time.Hour},
 	}
-	keyStretches = []stretch{stretches[0], stretches[2], stretches[3]}
+	keyTimeRanges = []timeRange{timeRanges[0], timeRanges[2], timeRanges[3]}
 )
 
 // Bounds of a range that is given by its ends.
 const (
-	shortestStretch = 10 * time.Second
-	longestStretch  = 200 * 24 * time.Hour
-	secondsKept     = 55 * time.Minute // points of a second are kept for an hour
-	minutesKept     = 29 * 24 * time.Hour
-	placeLayout     = "2006-01-02T15:04:05" // as fields of type datetime-local have it; UTC
+	shortestTimeRange = 10 * time.Second
+	longestTimeRange  = 200 * 24 * time.Hour
+	secondsKept       = 55 * time.Minute // points of a second are kept for an hour
+	minutesKept       = 29 * 24 * time.Hour
+	timeLayout        = "2006-01-02T15:04:05" // as fields of type datetime-local have it; UTC
 )
 
-// stretchOf reads the range of an address: from and to, or the name of one of all. Names that are
+// timeRangeOf reads the range of an address: from and to, or the name of one of all. Names that are
 // unknown mean the first.
-func stretchOf(r *Request, all []stretch) (stretch, error) {
+func timeRangeOf(r *Request, all []timeRange) (timeRange, error) {
 	if r.Query("from") != "" || r.Query("to") != "" {
 		return between(r)
 	}
@@ -59,28 +59,28 @@ func stretchOf(r *Request, all []stretch) (stretch, error) {
 
 // between reads a range that is given by its ends. It is made at least as long as a chart needs, and
 // ends at the latest now.
-func between(r *Request) (stretch, error) {
-	from, err := placeInTime(r, "from")
+func between(r *Request) (timeRange, error) {
+	from, err := timeParam(r, "from")
 	if err != nil {
-		return stretch{}, err
+		return timeRange{}, err
 	}
-	to, err := placeInTime(r, "to")
+	to, err := timeParam(r, "to")
 	if err != nil {
-		return stretch{}, err
+		return timeRange{}, err
 	}
 	if !from.Before(to) {
-		return stretch{}, wrongField("to", r.Query("to"), "later than "+from.Format(placeLayout))
+		return timeRange{}, wrongField("to", r.Query("to"), "later than "+from.Format(timeLayout))
 	}
 	if now := r.Now().UTC().Truncate(time.Second); to.After(now) {
 		to = now
 	}
-	if to.Sub(from) > longestStretch {
-		from = to.Add(-longestStretch)
+	if to.Sub(from) > longestTimeRange {
+		from = to.Add(-longestTimeRange)
 	}
-	if to.Sub(from) < shortestStretch {
-		from = to.Add(-shortestStretch)
+	if to.Sub(from) < shortestTimeRange {
+		from = to.Add(-shortestTimeRange)
 	}
-	st := stretch{From: from, To: to, back: to.Sub(from), step: time.Hour}
+	st := timeRange{From: from, To: to, back: to.Sub(from), step: time.Hour}
 	switch age := r.Now().Sub(from); {
 	case st.back <= 20*time.Minute && age < secondsKept:
 		st.step = time.Second
@@ -90,9 +90,9 @@ func between(r *Request) (stretch, error) {
 	return st, nil
 }
 
-func placeInTime(r *Request, name string) (time.Time, error) {
+func timeParam(r *Request, name string) (time.Time, error) {
 	text := r.Query(name)
-	for _, layout := range []string{placeLayout, "2006-01-02T15:04", "2006-01-02"} {
+	for _, layout := range []string{timeLayout, "2006-01-02T15:04", "2006-01-02"} {
 		if t, err := time.Parse(layout, text); err == nil {
 			return t, nil
 		}
@@ -101,10 +101,10 @@ func placeInTime(r *Request, name string) (time.Time, error) {
 }
 
 // Custom reports whether the range is given by its ends.
-func (s stretch) Custom() bool { return s.Name == "" }
+func (s timeRange) Custom() bool { return s.Name == "" }
 
 // ends returns the range for a call. A named range has no end, which means now.
-func (s stretch) ends() (from, to *timestamppb.Timestamp) {
+func (s timeRange) ends() (from, to *timestamppb.Timestamp) {
 	if s.Custom() {
 		to = timestamppb.New(s.To)
 	}
@@ -112,16 +112,16 @@ func (s stretch) ends() (from, to *timestamppb.Timestamp) {
 }
 
 // params returns the range as parameters of an address.
-func (s stretch) params() []any {
+func (s timeRange) params() []any {
 	if s.Custom() {
-		return []any{"from", s.From.UTC().Format(placeLayout), "to", s.To.UTC().Format(placeLayout)}
+		return []any{"from", s.From.UTC().Format(timeLayout), "to", s.To.UTC().Format(timeLayout)}
 	}
 	return []any{"range", s.Name}
 }
 
-// stretchNav lets readers choose a range: names, fields for both ends, and steps from the range that
+// timeRangeNav lets readers choose a range: names, fields for both ends, and steps from the range that
 // is shown.
-type stretchNav struct {
+type timeRangeNav struct {
 	Page, Anchor string
 	Fields       []Field // what else the page needs
 	Tabs         []navItem
@@ -131,12 +131,12 @@ type stretchNav struct {
 }
 
 // navOf returns the navigation of a page; params are its other parameters in pairs.
-func navOf(page, anchor string, now time.Time, st stretch, all []stretch, params ...any) (stretchNav, error) {
-	v := stretchNav{Page: page, Anchor: anchor, From: st.From.UTC().Format(placeLayout), To: st.To.UTC().Format(placeLayout)}
+func navOf(page, anchor string, now time.Time, st timeRange, all []timeRange, params ...any) (timeRangeNav, error) {
+	v := timeRangeNav{Page: page, Anchor: anchor, From: st.From.UTC().Format(timeLayout), To: st.To.UTC().Format(timeLayout)}
 	for i := 0; i+1 < len(params); i += 2 {
 		v.Fields = append(v.Fields, Field{Name: fmt.Sprint(params[i]), Value: fmt.Sprint(params[i+1]), Type: "hidden"})
 	}
-	at := func(s stretch) string {
+	at := func(s timeRange) string {
 		to, err := link(page, append(append([]any{}, params...), s.params()...)...)
 		if err != nil {
 			panic(err) // invariant: the parameters are in pairs
@@ -154,7 +154,7 @@ func navOf(page, anchor string, now time.Time, st stretch, all []stretch, params
 		return v, nil
 	}
 	move := func(by, wider time.Duration) string {
-		return at(stretch{From: st.From.Add(by - wider), To: st.To.Add(by + wider)})
+		return at(timeRange{From: st.From.Add(by - wider), To: st.To.Add(by + wider)})
 	}
 	v.Steps = []navItem{{Title: "Earlier", Href: move(-st.back/2, 0)}}
 	if now.Sub(st.To) > st.back/2 {
