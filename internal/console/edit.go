@@ -126,8 +126,8 @@ const editSource = "limits"
 
 var faultAt = regexp.MustCompile(`^` + editSource + `(?::(\d+):(\d+))?: (.*)$`)
 
-// look has the node check the text of a form. It changes nothing.
-func look(r *Request) (*proposal, error) {
+// newProposal reads a form and has the node check its text. It changes nothing.
+func newProposal(r *Request) (*proposal, error) {
 	p := &proposal{namespace: r.PostForm.Get("namespace"), limit: r.PostForm.Get("limit"), text: r.PostForm.Get("yaml")}
 	if err := named(p.namespace, p.limit); err != nil {
 		return nil, err
@@ -142,17 +142,17 @@ func look(r *Request) (*proposal, error) {
 	}
 	p.section = cut(res.Yaml, p.namespace, p.limit)
 	p.file = p.section.with(p.text)
-	looked, from := p.section, (*quoratev1.LimitSet)(nil)
+	part, from := p.section, (*quoratev1.LimitSet)(nil)
 	if around := near(res.Yaml, p.namespace, p.limit, p.text); len(around) < len(res.Yaml) {
-		looked, from = cut(around, p.namespace, p.limit), &quoratev1.LimitSet{Yaml: around, Source: editSource}
+		part, from = cut(around, p.namespace, p.limit), &quoratev1.LimitSet{Yaml: around, Source: editSource}
 	}
-	file := looked.with(p.text)
+	file := part.with(p.text)
 	valid, err := r.Limits.ValidateLimits(r.Context(), &quoratev1.ValidateLimitsRequest{Yaml: file, Source: editSource})
 	if err != nil {
 		return nil, err
 	}
 	if !valid.Valid {
-		p.faults = p.place(valid.Faults, &looked)
+		p.faults = p.place(valid.Faults, &part)
 		return p, nil
 	}
 	p.findings = valid.Findings
@@ -220,7 +220,7 @@ func checkEdit(r *Request) (any, error) {
 	if err := r.ParseForm(); err != nil {
 		return nil, &Problem{Status: http.StatusRequestEntityTooLarge, Title: "Too large", Detail: "The text is larger than 5 MiB."}
 	}
-	p, err := look(r)
+	p, err := newProposal(r)
 	if err != nil {
 		return nil, err
 	}
@@ -231,7 +231,7 @@ func checkEdit(r *Request) (any, error) {
 var applyEdit = Action{Confirm: confirmEdit, Do: doEdit}
 
 func confirmEdit(r *Request) (*Confirmation, error) {
-	p, err := look(r)
+	p, err := newProposal(r)
 	if err != nil {
 		return nil, err
 	}
@@ -311,7 +311,7 @@ func orNone(s string) string {
 }
 
 func doEdit(r *Request) (*Result, error) {
-	p, err := look(r)
+	p, err := newProposal(r)
 	if err != nil {
 		return nil, err
 	}

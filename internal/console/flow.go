@@ -24,9 +24,9 @@ type flow struct {
 }
 
 type flowPoint struct {
-	at                  time.Time
-	attempted, admitted int64
-	askedRate, gaveRate float64 // since the previous point; NaN if unknown
+	at                          time.Time
+	attempted, admitted         int64
+	attemptedRate, admittedRate float64 // since the previous point; NaN if unknown
 }
 
 // add adds an answer unless it is too close to the previous one. Incomplete answers are ignored,
@@ -35,7 +35,7 @@ func (f *flow) add(res *quoratev1.TopRatesResponse) {
 	if res.GetAsOf() == nil || res.GetRangesCovered() < res.GetRangesTotal() {
 		return
 	}
-	p := flowPoint{at: res.AsOf.AsTime(), askedRate: math.NaN(), gaveRate: math.NaN()}
+	p := flowPoint{at: res.AsOf.AsTime(), attemptedRate: math.NaN(), admittedRate: math.NaN()}
 	for _, l := range res.Limits {
 		p.attempted += l.Attempted
 		p.admitted += l.Admitted
@@ -49,8 +49,8 @@ func (f *flow) add(res *quoratev1.TopRatesResponse) {
 			return
 		}
 		if apart <= flowGap && p.attempted >= last.attempted && p.admitted >= last.admitted {
-			p.askedRate = float64(p.attempted-last.attempted) / apart.Seconds()
-			p.gaveRate = float64(p.admitted-last.admitted) / apart.Seconds()
+			p.attemptedRate = float64(p.attempted-last.attempted) / apart.Seconds()
+			p.admittedRate = float64(p.admitted-last.admitted) / apart.Seconds()
 		}
 		if n >= flowPoints {
 			f.points = append(f.points[:0], f.points[1:]...)
@@ -98,11 +98,11 @@ func (f *flows) get(namespace, limit string) *flow {
 	return one
 }
 
-// say sets the newest rates if they are known more precisely than by the growth of the totals.
-func (f *flow) say(asked, gave float64) {
+// setNewest replaces the newest rates if they are known more precisely than by the growth of the totals.
+func (f *flow) setNewest(attempted, admitted float64) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if n := len(f.points); n > 0 {
-		f.points[n-1].askedRate, f.points[n-1].gaveRate = asked, gave
+		f.points[n-1].attemptedRate, f.points[n-1].admittedRate = attempted, admitted
 	}
 }

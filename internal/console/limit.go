@@ -164,12 +164,12 @@ func (l *limitPage) loadRates(r *Request) {
 			asked += k.Demand
 			gave += k.Rate
 		}
-		f.say(asked, gave)
+		f.setNewest(asked, gave)
 	}
 	res.Keys = res.Keys[:min(len(res.Keys), limitKeys)]
 	if recent := f.recent(); len(recent) > 0 {
 		l.last = recent[len(recent)-1]
-		l.Asked, l.Gave = l.last.askedRate, l.last.gaveRate
+		l.Asked, l.Gave = l.last.attemptedRate, l.last.admittedRate
 	}
 }
 
@@ -209,10 +209,10 @@ func (l *limitPage) liveChart(r *Request) Chart {
 		return c
 	}
 	for _, p := range r.c.flows.get(l.Namespace, l.Limit).recent() {
-		if !math.IsNaN(p.askedRate) {
+		if !math.IsNaN(p.attemptedRate) {
 			c.Times = append(c.Times, p.at.Unix())
-			c.Series[0].Values = append(c.Series[0].Values, p.askedRate)
-			c.Series[1].Values = append(c.Series[1].Values, p.gaveRate)
+			c.Series[0].Values = append(c.Series[0].Values, p.attemptedRate)
+			c.Series[1].Values = append(c.Series[1].Values, p.admittedRate)
 		}
 	}
 	return c
@@ -230,10 +230,10 @@ func liveData(r *Request) (any, error) {
 // limitPoints returns the newest rates for the chart.
 func limitPoints(data any) map[string]Point {
 	l := data.(*limitPage)
-	if l.last.at.IsZero() || math.IsNaN(l.last.askedRate) {
+	if l.last.at.IsZero() || math.IsNaN(l.last.attemptedRate) {
 		return nil
 	}
-	return map[string]Point{"limit": {At: float64(l.last.at.Unix()), Values: []float64{l.last.askedRate, l.last.gaveRate}}}
+	return map[string]Point{"limit": {At: float64(l.last.at.Unix()), Values: []float64{l.last.attemptedRate, l.last.admittedRate}}}
 }
 
 // Refused returns the refused tokens since the nodes started.

@@ -115,9 +115,9 @@ func (o *overview) flow(points []flowPoint) {
 	o.Chart = Chart{ID: "flow", Title: "Tokens requested and admitted, whole cluster", Unit: "/s", Fill: Root + "/data/overview/flow", Series: []Series{{Name: "asked", Color: 2, Dash: true}, {Name: "admitted", Color: 1, Fill: true}}}
 	for _, p := range points {
 		o.Chart.Times = append(o.Chart.Times, p.at.Unix())
-		o.Chart.Series[0].Values = append(o.Chart.Series[0].Values, p.askedRate)
-		o.Chart.Series[1].Values = append(o.Chart.Series[1].Values, p.gaveRate)
-		o.Asked, o.Gave, o.last = p.askedRate, p.gaveRate, p
+		o.Chart.Series[0].Values = append(o.Chart.Series[0].Values, p.attemptedRate)
+		o.Chart.Series[1].Values = append(o.Chart.Series[1].Values, p.admittedRate)
+		o.Asked, o.Gave, o.last = p.attemptedRate, p.admittedRate, p
 	}
 }
 
