@@ -77,12 +77,12 @@ func (s *simulator) playAll(ctx context.Context) error {
 }
 
 // tableNotes explain the columns.
-const tableNotes = `A row is a scenario, played with several seeds; each figure is the worst of all of them by itself. **Net** is what was
-admitted less what one ideal limiter admits that sees the same requests, in percent of the latter. **Excess** is the most that
-was admitted beyond burst + rate x time over any stretch of time, and of a window beyond its count, in tokens and in bursts. A
-**clump** is how many requests come at one moment to one node (1: Poisson arrivals). **Reports** are per node and second.
-**Learning** is from a leader's death until its successor has learned. The **target** is what is aimed at and, of what has no
-aim beyond it, what every run is held to. Under **met** is what misses it, with the seed.
+const tableNotes = `A row is a scenario, played with several seeds; each figure is the worst over all seeds. **Net** is the difference between
+the admitted tokens and those that one ideal limiter admits for the same requests, in percent of the latter. **Excess** is the largest number of tokens
+admitted beyond burst + rate x time in any stretch of time, or beyond the count of a window, in tokens and in bursts. A
+**clump** is the number of requests that arrive at one moment at one node (1: Poisson arrivals). **Reports** are per node and second.
+**Learning** is the time from a leader's death until its successor has learned. The **target** is the goal or, for
+figures without one, the bound of every run. **Met** names the missed targets, with the seed.
 `
 
 // writeTable prints all results.
