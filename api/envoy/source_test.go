@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -130,7 +131,7 @@ func TestSourceRun(t *testing.T) {
 		time.Sleep(10 * readAgain)
 		stop()
 		synctest.Wait()
-		for want, n := range map[string]int{"were read again": 1, "level=ERROR": 2, "must be second": 1, "no such file": 1} {
+		for want, n := range map[string]int{"were read again": 1, "level=ERROR": 2, "must be second": 1, syscall.ENOENT.Error(): 1} {
 			if got := strings.Count(log.String(), want); got != n {
 				t.Errorf("%q is there %d times, want %d:\n%s", want, got, n, log.String())
 			}

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/quorate/quorate/internal/cli"
@@ -173,7 +174,7 @@ func TestVirtualFaults(t *testing.T) {
 		{log + " --limits ../../examples/limits.yaml", exit.Usage, "no limit of ../../examples/limits.yaml has a match; name one of its "},
 		{log + " --limits " + exampleLog, exit.Usage, "access.log:1216:107: is not valid YAML"},
 		{"--log testdata/virtual.yaml" + limits, exit.No, "has no line in combined format"},
-		{"--log missing" + limits, exit.No, "no such file"},
+		{"--log missing" + limits, exit.No, syscall.ENOENT.Error()},
 	} {
 		if out, messages, code := virtually(t, c.flags); code != c.code || out != "" || !strings.Contains(messages, c.want) {
 			t.Errorf("%s\n exit code %d, want %d\n%s%s\n want %q", c.flags, code, c.code, out, messages, c.want)
