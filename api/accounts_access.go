@@ -1,8 +1,8 @@
 package api
 
 import (
+	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"net/http"
 
@@ -17,41 +17,21 @@ import (
 // Anonymous is the identity of a caller that names none.
 const Anonymous = auth.Anonymous
 
-// headerIdentity trusts the name that the caller gives in the metadata or header that also names
-// the author of a change.
-type headerIdentity struct{}
-
-func (headerIdentity) Identify(ctx context.Context) (string, error) {
+// Identity returns the caller's identity, for permissions, request ids and histories: the proven one,
+// or with authentication off the name in the metadata or header quorate-user or x-forwarded-user;
+// [Anonymous] without one. Its error is that of an invalid name.
+func (s *Gate) Identity(ctx context.Context) (string, error) {
+	if s.Guard != nil {
+		if c := auth.From(ctx); c != nil {
+			return c.Identity, nil
+		}
+		return Anonymous, nil
+	}
 	who, err := author(ctx, "", "")
 	if err != nil {
 		return "", err
 	}
-	if who == "" {
-		return Anonymous, nil
-	}
-	return who, nil
-}
-
-// byGuard returns the identity that the guard proved.
-type byGuard struct{}
-
-func (byGuard) Identify(ctx context.Context) (string, error) {
-	if c := auth.From(ctx); c != nil {
-		return c.Identity, nil
-	}
-	return Anonymous, nil
-}
-
-// Identity returns the caller's identity.
-func (s *Gate) Identity(ctx context.Context) (string, error) {
-	who, err := s.identifier.Identify(ctx)
-	if err == nil {
-		return who, nil
-	}
-	if f, ok := errors.AsType[*apierr.Error](err); ok {
-		return "", f
-	}
-	return "", &apierr.Error{Code: codes.Unauthenticated, HTTP: http.StatusUnauthorized, Reason: "UNAUTHENTICATED", Detail: err.Error()}
+	return cmp.Or(who, Anonymous), nil
 }
 
 // may returns an error if the identity who lacks a permission. The error names field, the part of the request

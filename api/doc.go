@@ -85,7 +85,7 @@
 //
 // Accounts use the same identity, or "anonymous:anonymous" if the caller names no identity: request ids
 // are remembered per identity, histories record it, and AccountAdminService looks up its
-// permissions (package access). [Options] can replace the [access.Identifier].
+// permissions (package access).
 //
 // # Cost
 //

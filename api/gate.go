@@ -27,12 +27,11 @@ import (
 // Gate identifies callers, authorizes their calls and writes the audit log, in the same way for all
 // transports.
 type Gate struct {
-	Guard      *auth.Guard // nil: authentication is off
-	identifier access.Identifier
-	grants     access.Grants
-	self       string // the node
-	audit      *audit.Log
-	denied     *prometheus.CounterVec
+	Guard  *auth.Guard // nil: authentication is off
+	grants access.Grants
+	self   string // the node
+	audit  *audit.Log
+	denied *prometheus.CounterVec
 	// node decides checks of APILimit, the limit on the API itself.
 	node interface {
 		Check(k quota.Key, cost int64) quota.Decision
@@ -44,12 +43,9 @@ type Gate struct {
 }
 
 func newGate(n coreNode, o *Options, denied *prometheus.CounterVec) *Gate {
-	g := &Gate{Guard: o.Guard, identifier: o.Identifier, grants: o.Grants, self: o.Self, audit: o.Audit, denied: denied, node: n, Again: identifyAgain}
+	g := &Gate{Guard: o.Guard, grants: o.Grants, self: o.Self, audit: o.Audit, denied: denied, node: n, Again: identifyAgain}
 	if g.Guard != nil {
-		g.identifier, g.grants = byGuard{}, g.Guard.Grants()
-	}
-	if g.identifier == nil {
-		g.identifier = headerIdentity{}
+		g.grants = g.Guard.Grants()
 	}
 	if g.grants == nil {
 		g.grants = access.Everybody{}

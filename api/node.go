@@ -162,14 +162,11 @@ type Options struct {
 	Tracer *tracing.Tracer
 	// Logger logs internal errors; nil discards them.
 	Logger *slog.Logger
-	// Identifier identifies callers, for permissions, request ids and histories. Nil means the name
-	// in the metadata or header quorate-user or x-forwarded-user, else Anonymous; neither is
-	// proven.
-	Identifier access.Identifier
 	// Grants authorizes calls of AccountAdminService. Nil permits everything to everybody.
 	Grants access.Grants
-	// Guard authenticates and authorizes callers; it replaces Identifier and Grants. Nil means that
-	// authentication is off: only Grants restricts calls.
+	// Guard authenticates and authorizes callers; it replaces Grants. Nil means that authentication
+	// is off: only Grants restricts calls, and callers have the name that they give, see
+	// [Gate.Identity].
 	Guard *auth.Guard
 	// Audit logs changes and denied calls; nil logs nothing.
 	Audit *audit.Log

@@ -48,13 +48,6 @@ func Attributes(permission string) []string {
 // Internal returns the realm of an application's operators.
 func Internal(app string) string { return "@internal:" + app }
 
-// Identifier identifies callers.
-type Identifier interface {
-	// Identify returns the caller's identity, such as "user:ann", which is never empty. An error
-	// refuses the call. Identify is called concurrently.
-	Identify(ctx context.Context) (identity string, err error)
-}
-
 // Grants says which permissions callers have.
 type Grants interface {
 	// Has reports whether an identity has a permission in a realm, for a subject with the

@@ -6,6 +6,5 @@
 // application's operators. The internal realm also covers absolute resources; the subject's realm
 // does not.
 //
-// An [Identifier] identifies the caller, and [Grants] hold the permissions of callers. This package
-// only combines the two. It keeps no state.
+// [Grants] hold the permissions of callers. This package keeps no state.
 package access

@@ -2,7 +2,6 @@ package rest
 
 import (
 	"context"
-	"errors"
 	"maps"
 	"slices"
 	"strings"
@@ -361,23 +360,10 @@ func TestAccessOverHTTP(t *testing.T) {
 	})
 }
 
-// TestIdentifier checks that Options can replace the identifier, which may refuse a call.
-func TestIdentifier(t *testing.T) {
+// TestLongNameIsRefused checks that every call that needs the caller's identity refuses a name that is
+// too long.
+func TestLongNameIsRefused(t *testing.T) {
 	n := apitest.New(t).WithAccounts()
-	for _, c := range []struct {
-		id   proven
-		code codes.Code
-	}{{"user:alice", codes.OK}, {"", codes.Unauthenticated}} {
-		conn := dialGRPC(t, n, api.Options{Identifier: c.id})
-		for name, f := range callsOf(conn) {
-			if err := f(metadata.AppendToOutgoingContext(t.Context(), "quorate-user", "user:eve")); status.Code(err) != c.code {
-				t.Errorf("%q %s: %v", c.id, name, err)
-			}
-		}
-		if c.code == codes.OK && n.Accounts.By != "user:alice" {
-			t.Errorf("by %q", n.Accounts.By)
-		}
-	}
 	long := metadata.AppendToOutgoingContext(t.Context(), "quorate-user", strings.Repeat("x", 129))
 	for name, f := range callsOf(dialGRPC(t, n, api.Options{})) {
 		if err := f(long); status.Code(err) != codes.InvalidArgument {
@@ -405,11 +391,3 @@ func callsOf(conn *grpc.ClientConn) map[string]func(context.Context) error {
 	return out
 }
 
-type proven string
-
-func (p proven) Identify(context.Context) (string, error) {
-	if p == "" {
-		return "", errors.New("no certificate")
-	}
-	return string(p), nil
-}
