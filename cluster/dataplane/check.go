@@ -145,8 +145,12 @@ func (d *Decider) askWait(began quota.Time) time.Duration {
 // decision.
 func (d *Decider) awaitGrant(c *aggregator.Call, deadline quota.Time) bool {
 	left := deadline.Sub(d.now())
-	w, waits := d.waiters.Add(c.Key)
-	if !waits || left == 0 {
+	var w chan struct{}
+	waits := false
+	if left > 0 {
+		w, waits = d.waiters.Add(c.Key)
+	}
+	if !waits {
 		d.stats.waitTimeouts.Inc()
 		c.Final = true
 		return d.agg.Decide(d.now, c)

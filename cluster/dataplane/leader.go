@@ -46,10 +46,9 @@ func (d *Decider) ask(a quota.Ask, wait time.Duration) (quota.Answer, error) {
 	case <-req.done:
 		return req.answer, req.err
 	case <-timer.C:
-		return quota.Answer{}, q.cancel(req)
 	case <-d.stop:
-		return quota.Answer{}, errNotAsked
 	}
+	return quota.Answer{}, q.cancel(req)
 }
 
 // askOwn asks this node's replica of a range; it returns nothing if that does not lead. A replica that is
