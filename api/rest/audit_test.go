@@ -89,7 +89,9 @@ func TestDenialIsAudited(t *testing.T) {
 	s.opts.Audit = log
 	h := s.handler()
 	calls := [][3]string{
-		{"DELETE", "/v1/limits/other/x", ""}, {"DELETE", "/v1/overrides?namespace=other&limit=x&key=k", ""}, {"GET", "/v1/rates/watch?namespace=other", ""},
+		{"DELETE", "/v1/limits/other/x", ""},
+		{"DELETE", "/v1/overrides?namespace=other&limit=x&key=k", ""},
+		{"GET", "/v1/rates/watch?namespace=other", ""},
 		{"POST", "/v1/allow", `{"namespace":"other","limit":"x","key":"k"}`},
 	}
 	for _, call := range calls {
