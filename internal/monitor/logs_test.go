@@ -37,6 +37,7 @@ func logLines(t *testing.T) (out []logLine) {
 					if sel, ok := call.Fun.(*ast.SelectorExpr); ok && levels[sel.Sel.Name] != "" && len(call.Args) > 0 && isLogger(sel.X) {
 						if l, ok := lineOf(levels[sel.Sel.Name], call.Args); ok {
 							l.where, _ = filepath.Rel(root, filepath.Dir(path))
+							l.where = filepath.ToSlash(l.where)
 							out = append(out, l)
 						}
 					}
