@@ -390,4 +390,3 @@ func callsOf(conn *grpc.ClientConn) map[string]func(context.Context) error {
 	delete(out, "PurgePolicies") // so that GetPolicies finds them
 	return out
 }
-
