@@ -124,3 +124,26 @@ func TestKeep(t *testing.T) {
 		t.Errorf("of a handle that is not known: %v", err)
 	}
 }
+
+// TestKeepAgain checks that a reservation whose Keep ended with its context can be kept by another one.
+func TestKeepAgain(t *testing.T) {
+	node := newPlacesNode()
+	addr, _ := serve(t, node)
+	c := newClient(t, []string{addr})
+	r, err := c.Acquire(t.Context(), "work", "jobs", "k", 1, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	r.Keep(ended)
+	for deadline := time.Now().Add(10 * time.Second); time.Now().Before(deadline); time.Sleep(time.Millisecond) {
+		r.Keep(t.Context())
+		select {
+		case <-node.renewed:
+			return
+		default:
+		}
+	}
+	t.Error("not renewed once the first context had ended")
+}

@@ -106,8 +106,9 @@ func (r *Reservation) Renew(ctx context.Context, ttl time.Duration) error {
 }
 
 // Keep renews a reservation of a node, three times within Expires, until Cancel, Settle or the end
-// of ctx. So work may take longer than the lease, and the places of a dead process are free one
-// lease later. Keep returns at once, and uses no goroutine between renewals.
+// of ctx; then it may be called again. So work may take longer than the lease, and the places of a
+// dead process are free one lease later. Keep returns at once, and uses no goroutine between
+// renewals.
 func (r *Reservation) Keep(ctx context.Context) {
 	if !r.Allowed || r.b != nil || r.Expires <= 0 {
 		return
@@ -120,14 +121,18 @@ func (r *Reservation) Keep(ctx context.Context) {
 	every := max(r.Expires/3, time.Millisecond)
 	var next *time.Timer
 	next = time.AfterFunc(every, func() {
-		if ctx.Err() != nil {
-			return
+		err := ctx.Err()
+		if err == nil {
+			err = r.Renew(ctx, 0)
 		}
-		err := r.Renew(ctx, 0)
 		r.keeping.Lock()
 		defer r.keeping.Unlock()
-		if r.next == next && (err == nil || errors.Is(err, ErrUnavailable)) {
+		switch {
+		case r.next != next: // Cancel or Settle
+		case ctx.Err() == nil && (err == nil || errors.Is(err, ErrUnavailable)):
 			next.Reset(every)
+		default:
+			r.next = nil
 		}
 	})
 	r.next = next
