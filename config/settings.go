@@ -158,7 +158,7 @@ func rooted(path string) bool {
 // reader returns a function that reads one setting from the file and records its origin.
 func (s *nodeSettings) reader(one setting) func(Value) {
 	return func(v Value) {
-		ok := false
+		var ok bool
 		if one.read != nil {
 			ok = one.read(v)
 		} else {

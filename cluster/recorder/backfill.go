@@ -203,7 +203,7 @@ func (s *Recorder) onStored(q *peerv1.HistoryStored) (*peerv1.CallHistoryReadRes
 	if !slices.Contains(archive.Resolutions, of.Resolution) || s.Files.Archive == nil || !s.node.Open(of.Range) {
 		return nil, errNoReplica
 	}
-	if err := checkStretch(history.Second(q.From), history.Second(q.End)); err != nil {
+	if err := checkTimeRange(history.Second(q.From), history.Second(q.End)); err != nil {
 		return nil, err
 	}
 	now := Second(s.node.Now())

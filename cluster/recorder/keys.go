@@ -171,10 +171,10 @@ func (r *Replica) keysSince(end history.Second) history.Second {
 }
 
 // Read returns what is known about the keys of a limit in the minutes that contain from and end. It uses
-// whole hours for minutes that are not in memory if the stretch exceeds longStretch, or if its minutes
+// whole hours for minutes that are not in memory if the time range exceeds longTimeRange, or if its minutes
 // are no longer kept. asOf is the time that lists reach.
 func (s *keyStore) Read(id quota.RangeID, r *Replica, l quota.LimitName, from, end history.Second) (sum history.KeysSum, asOf history.Second, err error) {
-	long := end-from > longStretch
+	long := end-from > longTimeRange
 	from, end = from-from%60, end+(60-end%60)%60
 	if since := min(r.keysSince(end), end); s.archive != nil && from < since {
 		known := false
@@ -194,7 +194,7 @@ func (s *keyStore) readMinutes(id quota.RangeID, l quota.LimitName, from, end hi
 	return s.archive.ReadKeys(archive.KeyMinutes, id, l, from, end, func(p history.KeysPart) { sum.Add(&p) })
 }
 
-// readLong adds stored hours, and the minutes of hours that are not stored or only partly in the stretch.
+// readLong adds stored hours, and the minutes of hours that are not stored or only partly in the time range.
 func (s *keyStore) readLong(id quota.RangeID, l quota.LimitName, from, end history.Second, sum *history.KeysSum) error {
 	whole := end - end%Hour
 	var hours []history.KeysPart
@@ -228,7 +228,7 @@ func askedIn(gaps []history.Gap, now history.Second, read func(g history.Gap, st
 		if now-g.From > Hour {
 			step = 60
 		}
-		if g.End-g.From > longStretch {
+		if g.End-g.From > longTimeRange {
 			step = Hour
 		}
 		a, err := read(g, step)

@@ -52,11 +52,11 @@ func (s *Recorder) History(ctx context.Context, q history.Query) (history.Answer
 }
 
 // HistoryKeys returns the most requested keys of a limit, on any node. It covers the minutes that contain
-// From and End; of a stretch beyond six hours, it covers what is older than an hour in whole hours. Each key's
+// From and End; of a time range beyond six hours, it covers what is older than an hour in whole hours. Each key's
 // range keeps the key's minutes. The answer lacks ranges without a replica that answers. Errors are as
 // for History.
 func (s *Recorder) HistoryKeys(ctx context.Context, q history.KeysQuery) (history.KeysAnswer, error) {
-	if err := checkStretch(q.From, q.End); err != nil {
+	if err := checkTimeRange(q.From, q.End); err != nil {
 		return history.KeysAnswer{}, err
 	}
 	if q.Top < 1 || q.Top > maxKeys {
@@ -123,7 +123,7 @@ func (s *Recorder) eachRange(ctx context.Context, ask func(quota.RangeID) *peerv
 // how many ranges answered; the answer has no points. It lacks ranges without a replica that answers.
 // Errors are as for History.
 func (s *Recorder) HistoryLimits(ctx context.Context, from, end history.Second) ([]history.UsedLimit, history.Answer, error) {
-	if err := checkStretch(from, end); err != nil {
+	if err := checkTimeRange(from, end); err != nil {
 		return nil, history.Answer{}, err
 	}
 	out := history.Answer{RangesTotal: s.cfg.Ranges}
@@ -287,7 +287,7 @@ func decodeHistoryPoint(pb *peerv1.HistoryPoint) (quota.LimitName, history.Point
 }
 
 func checkHistoryQuery(q history.Query) error {
-	if err := checkStretch(q.From, q.End); err != nil {
+	if err := checkTimeRange(q.From, q.End); err != nil {
 		return err
 	}
 	if !slices.Contains([]int{1, 60, 3600}, q.Step) {
@@ -302,7 +302,7 @@ func checkHistoryQuery(q history.Query) error {
 	return nil
 }
 
-func checkStretch(from, end history.Second) error {
+func checkTimeRange(from, end history.Second) error {
 	if from < 0 || end <= from {
 		return invalidHistory("from, end: %d to %d; must be seconds since 1970, and the end after the beginning", from, end)
 	}

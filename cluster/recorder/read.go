@@ -113,7 +113,7 @@ func (r *Replica) Points(l quota.LimitName, from, end, step history.Second) (out
 	return out, since, asOf
 }
 
-// localLimits returns the limits that were used, each with one point for the whole stretch.
+// localLimits returns the limits that were used, each with one point for the whole time range.
 func (s *Recorder) localLimits(ctx context.Context, r quota.RangeID, from, end history.Second) ([]history.UsedLimit, history.Second, error) {
 	rep := s.node.Replica(r)
 	all, step, err := s.limitsOf(r, from, end)
@@ -139,11 +139,11 @@ func (s *Recorder) localLimits(ctx context.Context, r quota.RangeID, from, end h
 	return out, asOf, nil
 }
 
-// longStretch is the length beyond which a stretch is summed by hours.
-const longStretch = 6 * Hour
+// longTimeRange is the length beyond which a time range is summed by hours.
+const longTimeRange = 6 * Hour
 
 // limitsOf returns the limits, and the step in seconds of the points to read for them: hours for long
-// stretches and where minutes are no longer kept, else minutes.
+// time ranges and where minutes are no longer kept, else minutes.
 func (s *Recorder) limitsOf(r quota.RangeID, from, end history.Second) (all map[quota.LimitName]bool, step int, err error) {
 	rep, all, step := s.node.Replica(r), map[quota.LimitName]bool{}, 60
 	rep.Mu.Lock()
@@ -154,7 +154,7 @@ func (s *Recorder) limitsOf(r quota.RangeID, from, end history.Second) (all map[
 		return all, step, nil
 	}
 	var older map[quota.LimitName]bool
-	if end-from <= longStretch {
+	if end-from <= longTimeRange {
 		older, err = s.Files.Archive.Limits(archive.Minutes, r, from-from%60, end)
 	}
 	if err == nil && len(older) == 0 {
@@ -165,8 +165,8 @@ func (s *Recorder) limitsOf(r quota.RangeID, from, end history.Second) (all map[
 	return all, step, err
 }
 
-// whole returns one point for a whole stretch: exact if the stretch is in memory, else merged from
-// minutes or hours, of which the first and last may lie partly outside the stretch.
+// whole returns one point for a whole time range: exact if the time range is in memory, else merged from
+// minutes or hours, of which the first and last may lie partly outside the time range.
 func (s *Recorder) whole(r quota.RangeID, l quota.LimitName, from, end history.Second, step int) (history.Point, error) {
 	rep := s.node.Replica(r)
 	rep.Mu.Lock()

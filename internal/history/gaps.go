@@ -6,10 +6,10 @@ import (
 	"slices"
 )
 
-// Gap is a stretch of time, from From until before End.
+// Gap is a time range, from From until before End.
 type Gap struct{ From, End Second }
 
-// MaxGaps bounds the gaps of a stretch of time. Beyond it, the gaps nearest to each other are merged.
+// MaxGaps bounds the gaps of a time range. Beyond it, the gaps nearest to each other are merged.
 const MaxGaps = 60
 
 // Gaps returns the gaps in order, with overlapping and touching ones merged. If more than most remain, it

@@ -58,7 +58,7 @@ func percentiles(all []weighted) (p50, p95, p99 quota.Units) {
 	return at(50), at(95), at(99)
 }
 
-// Exactly returns one point for a stretch, computed from the points of its seconds.
+// Exactly returns one point for a time range, computed from the points of its seconds.
 func Exactly(from, end Second, all []Point) Point {
 	p := Point{Start: from, Seconds: int(end - from), Complete: Second(len(all)) == end-from}
 	demand := make([]quota.Units, 0, p.Seconds)

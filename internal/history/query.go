@@ -54,8 +54,8 @@ type KeysAnswer struct {
 	RangesCovered, RangesTotal int
 }
 
-// UsedLimit is a limit that was used in a stretch of time, and how much.
+// UsedLimit is a limit that was used in a time range, and how much.
 type UsedLimit struct {
 	Limit quota.LimitName
-	Point // for the whole stretch
+	Point // for the whole time range
 }

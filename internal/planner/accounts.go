@@ -89,7 +89,7 @@ func accountHeadroom(out *quoratev1.LimitHeadroom, l *quota.Limit, u *history.Us
 	out.Statement = text + "; the demand of each account is not recorded; " + refusedText(out)
 }
 
-// capacity returns what one key or account may take in a stretch: the refill, or in a short stretch the
+// capacity returns what one key or account may take in a time range: the refill, or in a short time range the
 // burst. Of several tiers it returns the least.
 func capacity(l *quota.Limit, seconds int) float64 {
 	least := math.Inf(1)
@@ -99,7 +99,7 @@ func capacity(l *quota.Limit, seconds int) float64 {
 	return least
 }
 
-// passes returns what one tier admits in a stretch.
+// passes returns what one tier admits in a time range.
 func passes(t *quota.Tier, seconds int) float64 {
 	return max(float64(t.Burst), float64(t.Rate.Tokens)/max(t.Rate.Per.Seconds(), 1e-9)*float64(seconds))
 }

@@ -12,9 +12,9 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// demand holds what is recorded of a limit in a stretch.
+// demand holds what is recorded of a limit in a time range.
 type demand struct {
-	stretch
+	timeRange
 	answer history.Answer
 	step   int
 	// For a limit that counts many keys.
@@ -29,8 +29,8 @@ type demand struct {
 }
 
 // recorded reads the recorded demand of a limit.
-func (s *Planner) recorded(ctx context.Context, name quota.LimitName, t stretch) (*demand, error) {
-	d := &demand{stretch: t, step: s.stepFor(t, MaxPoints)}
+func (s *Planner) recorded(ctx context.Context, name quota.LimitName, t timeRange) (*demand, error) {
+	d := &demand{timeRange: t, step: s.stepFor(t, MaxPoints)}
 	all, err := s.node.HistoryKeys(ctx, history.KeysQuery{Limit: name, From: t.from, End: t.end, Top: 2})
 	if err != nil && !apierr.IsNoLeader(err) { // an answer is possible without the keys
 		return nil, apierr.From(err)
@@ -134,7 +134,7 @@ func (s *Planner) observed(ctx context.Context, name quota.LimitName, d *demand)
 	if t.Kind == quota.TokenBucket {
 		back *= float64(t.Burst) / float64(max(1, t.Rate.Tokens))
 	}
-	before := stretch{d.from - history.Second(min(back, (366*day).Seconds())) - 1, d.from}
+	before := timeRange{d.from - history.Second(min(back, (366*day).Seconds())) - 1, d.from}
 	a, err := s.node.History(ctx, history.Query{Limit: name, From: before.from, End: before.end, Step: s.stepFor(before, MaxPoints)})
 	if err != nil {
 		return nil, apierr.From(err)

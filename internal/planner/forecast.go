@@ -42,7 +42,7 @@ func (s *Planner) Forecast(ctx context.Context, req *quoratev1.ForecastRequest) 
 		return nil, err
 	}
 	today := s.clock().UTC().Truncate(day)
-	t := stretch{history.Second(today.Add(-time.Duration(days) * day).Unix()), history.Second(today.Unix())}
+	t := timeRange{history.Second(today.Add(-time.Duration(days) * day).Unix()), history.Second(today.Unix())}
 	a, err := s.node.History(ctx, history.Query{Limit: name, From: t.from, End: t.end, Step: 3600})
 	if err != nil {
 		return nil, apierr.From(err)

@@ -18,13 +18,13 @@ import (
 
 // fullest holds what is known about a limit's busiest keys.
 type fullest struct {
-	key  history.KeyTotal // over the whole stretch
+	key  history.KeyTotal // over the whole time range
 	peak history.KeyPeak  // in one minute or hour; possibly another key
 	many bool             // there are other keys
 }
 
 // busiest reads what is known about a limit's busiest keys.
-func (s *Planner) busiest(ctx context.Context, name quota.LimitName, t stretch) (k fullest, err error) {
+func (s *Planner) busiest(ctx context.Context, name quota.LimitName, t timeRange) (k fullest, err error) {
 	a, err := s.node.HistoryKeys(ctx, history.KeysQuery{Limit: name, From: t.from, End: t.end, Top: 2})
 	if err != nil && !apierr.IsNoLeader(err) { // as in recorded
 		return k, apierr.From(err)
@@ -73,7 +73,7 @@ func (s *Planner) headroomAndUse(ctx context.Context, req *quoratev1.HeadroomReq
 	return out, list, nil
 }
 
-func (s *Planner) headroomOf(ctx context.Context, u *history.UsedLimit, t stretch) (*quoratev1.LimitHeadroom, error) {
+func (s *Planner) headroomOf(ctx context.Context, u *history.UsedLimit, t timeRange) (*quoratev1.LimitHeadroom, error) {
 	out := &quoratev1.LimitHeadroom{Namespace: u.Limit.Namespace, Limit: u.Limit.Limit, Use: pointProto(&u.Point)}
 	if u.Attempted > 0 {
 		out.RefusedPart = float64(u.Refused()) / float64(u.Attempted)
@@ -107,7 +107,7 @@ func (s *Planner) headroomOf(ctx context.Context, u *history.UsedLimit, t stretc
 func passesAll(l *quota.Limit) bool { return l != nil && l.Enforcement != quota.Enforce }
 
 // saturate compares the demand with what the rule admits, and sets the statement.
-func (s *Planner) saturate(ctx context.Context, out *quoratev1.LimitHeadroom, l *quota.Limit, u *history.UsedLimit, k *fullest, t stretch) error {
+func (s *Planner) saturate(ctx context.Context, out *quoratev1.LimitHeadroom, l *quota.Limit, u *history.UsedLimit, k *fullest, t timeRange) error {
 	text := ""
 	switch {
 	case out.Refill == 0:
@@ -145,7 +145,7 @@ func (s *Planner) saturate(ctx context.Context, out *quoratev1.LimitHeadroom, l 
 }
 
 // ofKeys uses the most requested key of any minute, or of any hour where only hours are kept. It uses the
-// busiest key of the whole stretch if that is fuller, as with windows of a day.
+// busiest key of the whole time range if that is fuller, as with windows of a day.
 func ofKeys(out *quoratev1.LimitHeadroom, l *quota.Limit, u *history.UsedLimit, k *fullest) string {
 	out.Saturation = inTokens(k.key.Attempted) / capacity(l, max(1, u.Seconds))
 	peak := 0.0
@@ -168,7 +168,7 @@ const maxPeriods = 5
 
 // ofPeriods raises out.Saturation to that of the busiest key in one period of the limit, such as a day. It examines
 // the periods with the most refusals until one is full. It returns no text if the saturation did not rise.
-func (s *Planner) ofPeriods(ctx context.Context, out *quoratev1.LimitHeadroom, l *quota.Limit, u *history.UsedLimit, t stretch) (string, error) {
+func (s *Planner) ofPeriods(ctx context.Context, out *quoratev1.LimitHeadroom, l *quota.Limit, u *history.UsedLimit, t timeRange) (string, error) {
 	step := s.stepFor(t, usualPoints)
 	points, err := s.node.History(ctx, history.Query{Limit: u.Limit, From: t.from, End: t.end, Step: step})
 	if err != nil {

@@ -44,19 +44,19 @@ const (
 	longest = 3 * 366 * day
 )
 
-// stretch is a stretch of time.
-type stretch struct{ from, end history.Second }
+// timeRange is a time range, with its start and without its end.
+type timeRange struct{ from, end history.Second }
 
-func (t stretch) seconds() int64 { return int64(t.end - t.from) }
+func (t timeRange) seconds() int64 { return int64(t.end - t.from) }
 
-// points returns the number of points of step seconds that the stretch touches.
-func (t stretch) points(step int) int64 {
+// points returns the number of points of step seconds that the time range touches.
+func (t timeRange) points(step int) int64 {
 	n := int64(step)
 	return (int64(t.end)+n-1)/n - int64(t.from)/n
 }
 
-// stretchOf validates from and to. usual is the length of the stretch if from is missing.
-func (s *Planner) stretchOf(from, to *timestamppb.Timestamp, usual time.Duration) (stretch, error) {
+// timeRangeOf validates from and to. usual is the length of the time range if from is missing.
+func (s *Planner) timeRangeOf(from, to *timestamppb.Timestamp, usual time.Duration) (timeRange, error) {
 	now := s.clock()
 	end := now
 	if to != nil && to.AsTime().Before(now) {
@@ -68,11 +68,11 @@ func (s *Planner) stretchOf(from, to *timestamppb.Timestamp, usual time.Duration
 	}
 	switch {
 	case !begin.Before(end):
-		return stretch{}, apierr.Invalid("from", "is %s, and the end %s; must be before it, and before now", shortTime(begin), shortTime(end))
+		return timeRange{}, apierr.Invalid("from", "is %s, and the end %s; must be before it, and before now", shortTime(begin), shortTime(end))
 	case end.Sub(begin) > longest:
-		return stretch{}, apierr.Invalid("from", "is %s; must be at most three years before the end", shortTime(begin))
+		return timeRange{}, apierr.Invalid("from", "is %s; must be at most three years before the end", shortTime(begin))
 	}
-	return stretch{history.Second(begin.Unix()), history.Second(end.Add(time.Second - 1).Unix())}, nil
+	return timeRange{history.Second(begin.Unix()), history.Second(end.Add(time.Second - 1).Unix())}, nil
 }
 
 func shortTime(t time.Time) string { return t.UTC().Format(time.RFC3339) }
@@ -101,8 +101,8 @@ type pointStep struct {
 
 var steps = []pointStep{{1, hour}, {60, 30 * day}, {3600, longest}}
 
-// stepFor returns the finest step that is kept for a stretch and yields at most most points.
-func (s *Planner) stepFor(t stretch, most int64) int {
+// stepFor returns the finest step that is kept for a time range and yields at most most points.
+func (s *Planner) stepFor(t timeRange, most int64) int {
 	for _, step := range steps {
 		if s.clock().Sub(time.Unix(int64(t.from), 0)) <= step.back+time.Minute && t.seconds()/int64(step.seconds) <= most {
 			return step.seconds
@@ -117,7 +117,7 @@ func (s *Planner) History(ctx context.Context, req *quoratev1.HistoryRequest) (*
 	if err != nil {
 		return nil, err
 	}
-	t, err := s.stretchOf(req.From, req.To, hour)
+	t, err := s.timeRangeOf(req.From, req.To, hour)
 	if err != nil {
 		return nil, err
 	}
@@ -162,7 +162,7 @@ func (s *Planner) active(name quota.LimitName) bool {
 }
 
 // stepOf validates the requested step, or chooses one.
-func (s *Planner) stepOf(req *quoratev1.HistoryRequest, t stretch) (int, error) {
+func (s *Planner) stepOf(req *quoratev1.HistoryRequest, t timeRange) (int, error) {
 	if req.Step == nil {
 		if req.Key != "" {
 			if step := max(60, s.stepFor(t, maxKeyPoints)); t.points(step) <= mostOfKey {
@@ -212,13 +212,13 @@ func (s *Planner) HistoryLimits(ctx context.Context, req *quoratev1.HistoryLimit
 }
 
 // used returns the limits of a namespace that were used, most requested first.
-func (s *Planner) used(ctx context.Context, namespace string, from, to *timestamppb.Timestamp, usual time.Duration) ([]history.UsedLimit, history.Answer, stretch, error) {
+func (s *Planner) used(ctx context.Context, namespace string, from, to *timestamppb.Timestamp, usual time.Duration) ([]history.UsedLimit, history.Answer, timeRange, error) {
 	if namespace != "" && namespace != quota.AccountNamespace {
 		if err := quota.CheckName("namespace", namespace); err != nil {
-			return nil, history.Answer{}, stretch{}, apierr.InvalidName("namespace", err)
+			return nil, history.Answer{}, timeRange{}, apierr.InvalidName("namespace", err)
 		}
 	}
-	t, err := s.stretchOf(from, to, usual)
+	t, err := s.timeRangeOf(from, to, usual)
 	if err != nil {
 		return nil, history.Answer{}, t, err
 	}
@@ -234,7 +234,7 @@ func (s *Planner) used(ctx context.Context, namespace string, from, to *timestam
 }
 
 // usedCoverage returns the coverage of a list of limits. It is complete only if all limits are.
-func usedCoverage(t stretch, a *history.Answer, list []history.UsedLimit) *quoratev1.Coverage {
+func usedCoverage(t timeRange, a *history.Answer, list []history.UsedLimit) *quoratev1.Coverage {
 	out := coverage(t, a)
 	if len(list) == 0 {
 		return out
@@ -252,7 +252,7 @@ func usedCoverage(t stretch, a *history.Answer, list []history.UsedLimit) *quora
 }
 
 // coverage returns how complete an answer is.
-func coverage(t stretch, a *history.Answer) *quoratev1.Coverage {
+func coverage(t timeRange, a *history.Answer) *quoratev1.Coverage {
 	out := &quoratev1.Coverage{RangesCovered: int32(a.RangesCovered), RangesTotal: int32(a.RangesTotal), SecondsTotal: max(0, int64(min(t.end, a.AsOf)-t.from))}
 	if a.AsOf > 0 {
 		out.AsOf = secondProto(a.AsOf)
@@ -275,9 +275,9 @@ func coverage(t stretch, a *history.Answer) *quoratev1.Coverage {
 	return out
 }
 
-// firstKnown returns when the points begin to be whole, if the first begins later than the stretch. A first
+// firstKnown returns when the points begin to be whole, if the first begins later than the time range. A first
 // point that is incomplete although no process is missing began before the history did.
-func firstKnown(t stretch, a *history.Answer) history.Second {
+func firstKnown(t timeRange, a *history.Answer) history.Second {
 	if len(a.Points) == 0 || a.Points[0].Start <= t.from {
 		return t.from
 	}

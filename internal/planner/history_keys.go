@@ -14,7 +14,7 @@ import (
 
 // keyHistory queries each point of a key separately. A point is as complete as the limit's point. Where
 // nothing is known of the limit, there is no point.
-func (s *Planner) keyHistory(ctx context.Context, name quota.LimitName, t stretch, step int, out *quoratev1.HistoryResponse) (*quoratev1.HistoryResponse, error) {
+func (s *Planner) keyHistory(ctx context.Context, name quota.LimitName, t timeRange, step int, out *quoratev1.HistoryResponse) (*quoratev1.HistoryResponse, error) {
 	if n := t.points(step); n > mostOfKey {
 		return nil, apierr.Invalid("from", "has %d points of %v; at most %d for a key: choose a shorter time", n, time.Duration(step)*time.Second, mostOfKey)
 	}
@@ -70,7 +70,7 @@ func (s *Planner) HistoryKeys(ctx context.Context, req *quoratev1.HistoryKeysReq
 	if err != nil {
 		return nil, err
 	}
-	t, err := s.stretchOf(req.From, req.To, hour)
+	t, err := s.timeRangeOf(req.From, req.To, hour)
 	if err != nil {
 		return nil, err
 	}

@@ -31,14 +31,14 @@ func (s *Planner) Noisy(ctx context.Context, req *quoratev1.NoisyRequest) (*quor
 	if err != nil {
 		return nil, err
 	}
-	t, err := s.stretchOf(req.From, req.To, day)
+	t, err := s.timeRangeOf(req.From, req.To, day)
 	if err != nil {
 		return nil, err
 	}
 	return s.noisyIn(ctx, name, t, times)
 }
 
-func (s *Planner) noisyIn(ctx context.Context, name quota.LimitName, t stretch, times int) (*quoratev1.NoisyResponse, error) {
+func (s *Planner) noisyIn(ctx context.Context, name quota.LimitName, t timeRange, times int) (*quoratev1.NoisyResponse, error) {
 	keys, err := s.node.HistoryKeys(ctx, history.KeysQuery{Limit: name, From: t.from, End: t.end, Top: apiproto.MaxTop})
 	if err != nil {
 		return nil, apierr.From(err)

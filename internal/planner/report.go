@@ -54,7 +54,7 @@ func (s *Planner) Report(ctx context.Context, req *quoratev1.RateServiceReportRe
 	if err != nil {
 		return nil, err
 	}
-	t, err := s.stretchOf(req.From, req.To, week)
+	t, err := s.timeRangeOf(req.From, req.To, week)
 	if err != nil {
 		return nil, err
 	}
@@ -74,7 +74,7 @@ func (s *Planner) Report(ctx context.Context, req *quoratev1.RateServiceReportRe
 	return out, nil
 }
 
-func (s *Planner) reportOf(namespace string, t stretch, all *quoratev1.HeadroomResponse, used []history.UsedLimit) reportData {
+func (s *Planner) reportOf(namespace string, t timeRange, all *quoratev1.HeadroomResponse, used []history.UsedLimit) reportData {
 	at := func(sec int64) string { return time.Unix(sec, 0).UTC().Format("2006-01-02 15:04") }
 	d := reportData{
 		Title: "all namespaces", From: at(int64(t.from)), To: at(int64(t.end)), Made: s.clock().UTC().Format("2006-01-02 15:04:05") + " UTC",
@@ -130,7 +130,7 @@ func rowOf(h *quoratev1.LimitHeadroom) reportRow {
 
 // searchedFor adds noisy keys and forecasts of the most requested limits. It omits what cannot be computed
 // for one of them: a report shows what is available.
-func (s *Planner) searchedFor(ctx context.Context, d *reportData, limits []*quoratev1.LimitHeadroom, t stretch) {
+func (s *Planner) searchedFor(ctx context.Context, d *reportData, limits []*quoratev1.LimitHeadroom, t timeRange) {
 	busy := slices.Clone(limits)
 	slices.SortStableFunc(busy, func(x, y *quoratev1.LimitHeadroom) int { return cmp.Compare(y.Use.Attempted, x.Use.Attempted) })
 	for _, h := range busy[:min(len(busy), reportNoisy)] {

@@ -23,7 +23,7 @@ func (s *Planner) Suggest(ctx context.Context, req *quoratev1.SuggestRequest) (*
 	if err != nil {
 		return nil, err
 	}
-	t, err := s.stretchOf(req.From, req.To, hour)
+	t, err := s.timeRangeOf(req.From, req.To, hour)
 	if err != nil {
 		return nil, err
 	}

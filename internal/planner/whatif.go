@@ -28,7 +28,7 @@ func (s *Planner) WhatIf(ctx context.Context, req *quoratev1.WhatIfRequest) (*qu
 	if err != nil {
 		return nil, err
 	}
-	t, err := s.stretchOf(req.From, req.To, hour)
+	t, err := s.timeRangeOf(req.From, req.To, hour)
 	if err != nil {
 		return nil, err
 	}

@@ -2,6 +2,7 @@ package share
 
 import (
 	"errors"
+	"maps"
 	"slices"
 	"time"
 
@@ -149,14 +150,7 @@ func (t *Table) Tick(now quota.Time) []Assignment {
 }
 
 // keys returns the keys in order, so that results do not depend on map order.
-func (t *Table) keys() []quota.Key {
-	keys := make([]quota.Key, 0, len(t.quotas))
-	for k := range t.quotas {
-		keys = append(keys, k)
-	}
-	slices.SortFunc(keys, quota.Key.Compare)
-	return keys
-}
+func (t *Table) keys() []quota.Key { return slices.SortedFunc(maps.Keys(t.quotas), quota.Key.Compare) }
 
 // drop removes a member from a key.
 func (t *Table) drop(p *sharedQuota, h *member) {
