@@ -276,7 +276,7 @@ func (r *router) deleteLimit(w http.ResponseWriter, req *http.Request) (int, err
 		return 0, err
 	}
 	q.Limits = []*quoratev1.LimitRef{{Namespace: namespace, Limit: limit}}
-	if err = api.AuthorizeRequest(req.Context(), q); err != nil {
+	if err := api.AuthorizeRequest(req.Context(), q); err != nil {
 		return 0, err
 	}
 	res, err := r.Limits.DeleteLimits(authorContext(req), q)
