@@ -139,6 +139,9 @@ func (a *Aggregator) apply(now, at quota.Time, off clockOffset, b *bucket, rt *r
 	if e.Closed || b.term == rt.term && e.Seq <= b.applied {
 		return
 	}
+	if b.noGrantYet && e.Ack == 0 { // it may be from before a final report, with which the leader took its tokens back
+		return
+	}
 	if e.Ref != 0 || b.term != rt.term {
 		b.ref = e.Ref
 	}
