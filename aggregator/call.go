@@ -433,6 +433,7 @@ func (b *bucket) undo(t taken) {
 	switch {
 	case b.limit().Kind == quota.SlidingWindow, same && t.void == b.voids:
 		b.hot().held.Add(int64(rest))
+		b.returnAbove(b.limit().BurstUnits()) // it may have been cut
 	default: // the window has ended here, if not certainly at the leader
 		b.countReturned(rest)
 	}

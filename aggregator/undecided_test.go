@@ -104,3 +104,17 @@ func TestReportDuringACallOverTheEnd(t *testing.T) {
 		t.Errorf("used %d, %d of them before the window; want 6 and 3", e.Used/tokens, e.Before/tokens)
 	}
 }
+
+// TestUndoAfterACut: tokens of a call that is refused after the burst was cut are not held beyond the new burst.
+func TestUndoAfterACut(t *testing.T) {
+	n := quota.LimitName{Namespace: "n", Limit: "l"}
+	r := withSecond(t, limit(n, 20, quota.Hard))
+	r.check(n, "k", 1)
+	r.answer(r.collect(), quota.GrantEntry{Tokens: 20 * tokens, Cap: 20 * tokens, Level: 20 * tokens})
+	r.interrupted(n, 15, false, func() {
+		r.limits(limit(n, 4, quota.Hard), limit(softName, 20, quota.Soft), limit(hardName, 20, quota.Hard))
+	})
+	if held := r.Held(quota.Key{LimitName: n, Key: "k"}); held > 4*tokens {
+		t.Errorf("%d tokens held, the burst is 4", held/tokens)
+	}
+}
