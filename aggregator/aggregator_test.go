@@ -338,6 +338,8 @@ func TestLimitsSwapped(t *testing.T) {
 	r.answer(r.collect(), quota.GrantEntry{Tokens: 15 * tokens, Cap: 15 * tokens, Level: 15 * tokens})
 	r.limits(limit(hardName, 3, quota.Hard))
 	r.want(hardName, 4, false, quota.WhyOverBurst)
+	r.want(hardName, 3, false, quota.WhyNotHeld) // others may hold as much
+	r.answer(r.collect(), quota.GrantEntry{Tokens: 3 * tokens, Cap: 3 * tokens, Level: 3 * tokens})
 	r.want(hardName, 3, true, quota.WhyHeld)
 	if d := r.check(hardName, "k", 1); d.Allowed {
 		t.Errorf("a burst of 3 let 4 tokens pass: %v", d.Why)
@@ -348,5 +350,27 @@ func TestLimitsSwapped(t *testing.T) {
 	r.want(softName, 20, true, quota.WhyEstimate)
 	if n := r.Len(); n != 1 {
 		t.Errorf("%d keys, want that of the limit that is left", n)
+	}
+}
+
+// TestCutReturnsAll: a member of a hard limit returns tokens and rate when the rate or the burst is cut, because the parts of
+// all members fitted into the limit as it was.
+func TestCutReturnsAll(t *testing.T) {
+	for name, cut := range map[string]func(*quota.Limit){
+		"burst": func(l *quota.Limit) { l.Burst = 19 },
+		"rate":  func(l *quota.Limit) { l.Rate.Tokens = 9 },
+	} {
+		r := newRig(t, Config{})
+		l := limit(hardName, 20, quota.Hard)
+		r.limits(l)
+		r.check(hardName, "k", 1)
+		r.answer(r.collect(), quota.GrantEntry{Tokens: 5 * tokens, Cap: 10 * tokens, Rate: 10 * tokens, Level: 15 * tokens})
+		r.now = r.now.Add(100 * time.Millisecond)
+		cut(&l)
+		r.limits(l)
+		r.check(hardName, "k", 1)
+		if e := r.collect().Entries[0]; e.Returned != 6*tokens || e.Held != 0 || !e.Stopped {
+			t.Errorf("%s: %d returned, %d held, stopped %v; want the five tokens, the yield of the rate, and the rate returned", name, e.Returned, e.Held, e.Stopped)
+		}
 	}
 }

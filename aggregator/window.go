@@ -44,6 +44,10 @@ func (b *bucket) adopt(now quota.Time, l *quota.Limit) {
 	m.Retier(now, &was, &is)
 	b.est, b.estAt = m.Level(), now
 	b.level += m.Level() - est
+	if l.Ceiling == quota.Hard && (l.Burst < old.Burst || l.Rate.PerSecond() < old.Rate.PerSecond()) {
+		b.accrue(now)
+		b.stop() // others hold tokens and rates too, together more than the new limit allows
+	}
 	b.returnAbove(l.BurstUnits())
 	if was.Kind != is.Kind || was.Rate.Per != is.Rate.Per && is.Kind.Windowed() || was.Calendar != is.Calendar {
 		b.void()

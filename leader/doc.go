@@ -117,10 +117,10 @@
 // death of a leader costs at most the tokens that were left in the bucket and, until the promise
 // ends, the refill; of a window, the promised amount.
 //
-// Not covered are: limits that have just become hard; charges after the fact that exceed the level;
-// what is in flight, which dies with its node; and tokens of a member that pauses for a lease while
-// connections to it are refused, and then continues: it counts as dead (Suspect), like one that
-// crashed.
+// Not covered are: limits that have just become hard, or were cut and not all nodes know it yet;
+// charges after the fact that exceed the level; what is in flight, which dies with its node; and
+// tokens of a member that pauses for a lease while connections to it are refused, and then
+// continues: it counts as dead (Suspect), like one that crashed.
 //
 // # Kinds
 //

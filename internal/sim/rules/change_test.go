@@ -116,6 +116,33 @@ func TestRaisedAndLowered(t *testing.T) {
 	}
 }
 
+// TestCutHard checks that members of a hard limit that was cut return what they held: together they admit no more
+// than is left of the new limit.
+func TestCutHard(t *testing.T) {
+	for kind, tier := range days {
+		t.Run(kind, func(t *testing.T) {
+			const members, used = 3, 6
+			g := newOneRange(t, members, ruleOf("l", tier(300), hard))
+			k := key("l", "k")
+			for i := range members {
+				g.drain(i, k, used/members)
+				g.settle()
+			}
+			g.limits(ruleOf("l", tier(20), hard))
+			n, most := 0, 20
+			if kind != "bucket" {
+				most -= used
+			}
+			for i := range members {
+				n += g.drain(i, k, 100)
+			}
+			if n > most {
+				t.Errorf("%d passed after the cut, want %d at most", n, most)
+			}
+		})
+	}
+}
+
 // TestRemovedAndBack checks that a limit that is removed and restored keeps its counts.
 func TestRemovedAndBack(t *testing.T) {
 	for kind, tier := range days {
