@@ -361,3 +361,17 @@ func TestCapBoundsTokens(t *testing.T) {
 	g.pass(200 * time.Millisecond) // a accrues up to its cap
 	g.check()
 }
+
+// TestResetOfHeld: tokens that a member holds when a key is reset count when they are used.
+func TestResetOfHeld(t *testing.T) {
+	g := newExact(t, &quota.Limit{Burst: 100, Rate: quota.Rate{Tokens: 100, Per: time.Second}})
+	a := &g.members[0]
+	g.report(a, 20, false)
+	g.use(a, 10)
+	g.l.Reset(g.now, examKey)
+	g.central.Add(10 * quota.Token)
+	g.check()
+	g.use(a, a.held.Tokens())
+	g.report(a, 0, true)
+	g.check()
+}

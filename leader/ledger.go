@@ -568,7 +568,8 @@ func (l *Ledger) relimit(now quota.Time, b *bucket, limits *quota.Limits) {
 }
 
 // Reset returns a key to its initial state: full, without debt. Members keep the tokens that they
-// hold, and the use in their next reports counts as use before the reset.
+// hold. Under soft, the use in their next reports counts as use before the reset; under hard it
+// counts, because it may be of tokens that were held at the reset.
 func (l *Ledger) Reset(now quota.Time, k quota.Key) {
 	delete(l.saved, k)
 	b := l.open(now, k)
@@ -579,7 +580,7 @@ func (l *Ledger) Reset(now quota.Time, k quota.Key) {
 	b.pool.Add(b.limit.BurstUnits() - b.level())
 	b.fresh = now
 	for i := range b.allocations {
-		b.allocations[i].resetSinceReport = true
+		b.allocations[i].resetSinceReport = b.limit.Ceiling == quota.Soft
 	}
 	b.env = newEnvelope(b.unused(), now)
 	b.dirty = true
