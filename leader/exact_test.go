@@ -13,7 +13,8 @@ import (
 // TestExact compares a hard limit with one central bucket that charges every admission when it
 // happens: neither the tokens that members hold, nor these plus the free pool, which may be in debt,
 // ever exceed the level of that bucket. Reports and answers are lost, members are silent for
-// seconds, and leaders die with the record of what they answered since the last line of the log.
+// seconds, keys are reset, and leaders die with the record of what they answered since the last line
+// of the log.
 func TestExact(t *testing.T) {
 	for seed := range uint64(600) {
 		playExact(t, seed)
@@ -128,6 +129,11 @@ func (g *exactGame) step() {
 			g.commit()
 		}
 		g.lead(g.l.Term() + 1)
+	}
+	if g.chance(60) && g.l.bucket(examKey) != nil {
+		g.l.Reset(g.now, examKey)
+		g.central.Refill(g.now, g.limit.Rate, g.limit.BurstUnits())
+		g.central.Add(g.limit.BurstUnits() - g.central.Level())
 	}
 	g.check()
 }
