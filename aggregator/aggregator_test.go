@@ -374,3 +374,19 @@ func TestCutReturnsAll(t *testing.T) {
 		}
 	}
 }
+
+// TestRefundOfFull: a refund of a hard bucket that has refilled in the meantime is not reported: the leader would add it to a
+// level that others have used since.
+func TestRefundOfFull(t *testing.T) {
+	r := newRig(t, Config{})
+	r.check(hardName, "k", 1)
+	r.answer(r.collect(), quota.GrantEntry{Tokens: 8 * tokens, Cap: 8 * tokens, Level: 20 * tokens})
+	r.want(hardName, 8, true, quota.WhyHeld)
+	for _, want := range []quota.Units{3, 5} { // 8 missing; 2 missing after 300 ms of 10/s
+		r.Refund(r.clock, hardName, "k", 3)
+		if e := r.bucketOf(hardName, "k").reported(r.now, 1); e.Refunded != want*tokens {
+			t.Errorf("%d refunded, want %d", e.Refunded/tokens, want)
+		}
+		r.now = r.now.Add(300 * time.Millisecond)
+	}
+}

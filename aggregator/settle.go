@@ -190,6 +190,9 @@ func (a *Aggregator) refund(clock Clock, k quota.Key, cost quota.Units, taken *T
 	if taken != nil && !b.windowContinues(l, taken) {
 		return
 	}
+	if est := b.estimate(now, l, b.cutOff(now, a.cfg.Lease)); l.Ceiling == quota.Hard && l.Kind == quota.TokenBucket {
+		cost = min(cost, max(0, l.BurstUnits()-est-b.presumed)) // a full level gains nothing, not even later
+	}
 	b.refunded = b.refunded.Count(cost)
 	b.note()
 	b.estimate(now, l, b.cutOff(now, a.cfg.Lease))

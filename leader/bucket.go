@@ -56,7 +56,7 @@ type bookState struct {
 // askedState records the decide requests that the leader answered.
 type askedState struct {
 	asked asked
-	rooms rooms // recorded only while isAsked
+	rooms rooms // recorded only while recordsRooms
 	own   answers
 }
 
@@ -160,7 +160,7 @@ func (b *bucket) fill(now quota.Time, stands quota.Units) {
 	b.pool.Advance(now, &b.tier)
 	b.dropReturnsOfDead(was)
 	b.noteOverflow(now, before)
-	if b.isAsked() {
+	if b.recordsRooms() {
 		b.rooms.note(now, max(0, full-b.pool.Level()-max(0, b.returns()-b.answered()-stands)))
 	}
 	b.pool.Add(-handed)

@@ -13,8 +13,8 @@ import (
 // TestExact compares a hard limit with one central bucket that charges every admission when it
 // happens: neither the tokens that members hold, nor these plus the free pool, which may be in debt,
 // ever exceed the level of that bucket. Reports and answers are lost, members are silent for
-// seconds, keys are reset, and leaders die with the record of what they answered since the last line
-// of the log.
+// seconds, keys are reset, or callers give tokens back, and leaders die with the record of what they
+// answered since the last line of the log.
 func TestExact(t *testing.T) {
 	for seed := range uint64(600) {
 		playExact(t, seed)
@@ -37,6 +37,7 @@ type exactGame struct {
 	log     []quota.KeyLevel // lines that the next leader reads
 	written []exactLine      // checkpoints that are not committed yet
 	names   quota.Seq
+	resets  bool          // keys are reset; otherwise callers give tokens back
 	parts   int64         // parts of the burst; a decide request costs at most one
 	pace    time.Duration // the longest time between two steps
 	odds    [6]int        // cumulative odds of each kind of step
@@ -78,6 +79,7 @@ func playExact(t *testing.T, seed uint64) {
 		Decide: quota.Decide(pick(int64(quota.DecideDefault), int64(quota.DecideDefault), int64(quota.Locally), int64(quota.AtLeader))),
 	})
 	g.rng, g.pace, g.parts = rng, time.Duration(pick(10, 30, 200))*time.Millisecond, pick(2, 10, 20)
+	g.resets = g.chance(2)
 	for i, most := range [...]int{30, 60, 30, 30, 6, 3} {
 		g.odds[i] = 1 + rng.IntN(most)
 		if i > 0 {
@@ -130,7 +132,10 @@ func (g *exactGame) step() {
 		}
 		g.lead(g.l.Term() + 1)
 	}
-	if g.chance(60) && g.l.bucket(examKey) != nil {
+	if !g.resets && g.chance(20) {
+		g.refund(m, g.rng.Int64N(g.limit.Burst/4))
+	}
+	if g.resets && g.chance(60) && g.l.bucket(examKey) != nil {
 		g.l.Reset(g.now, examKey)
 		g.central.Refill(g.now, g.limit.Rate, g.limit.BurstUnits())
 		g.central.Add(g.limit.BurstUnits() - g.central.Level())
@@ -164,9 +169,18 @@ func (g *exactGame) use(m *exactMember, n int64) {
 	g.admit(u)
 }
 
+// refund makes callers of a member give tokens back, as far as the bucket has room for them.
+func (g *exactGame) refund(m *exactMember, n int64) {
+	g.central.Refill(g.now, g.limit.Rate, g.limit.BurstUnits())
+	u := min(quota.FromTokens(n), m.used-m.refunded, g.limit.BurstUnits()-g.central.Level())
+	m.refunded += u
+	g.central.Add(u)
+}
+
 // report makes a member report to the leader. The answer may be lost.
 func (g *exactGame) report(m *exactMember, want int64, lost bool) {
 	e := m.entry(g.l.Term())
+	e.Refunded = m.refunded
 	e.Key, e.Want, e.Cancelled, e.Stopped = examKey, quota.FromTokens(want), m.abandoned, e.Applied > 0 && m.grant.Rate == 0
 	if e.Learn != nil {
 		e.Learn.Age = g.now.Sub(m.at)

@@ -243,7 +243,7 @@ func (l *Ledger) entry(now quota.Time, r *quota.Report, e *quota.ReportEntry, g 
 		b.settleOutstanding(now, r.From, l.members[r.From])
 	}
 	al := b.allocationAt(now, place, r, e)
-	gap := firstGap(e)
+	gap, recorded := firstGap(e), al != nil && !al.restored
 	if al == nil || al.epoch != e.Epoch {
 		alone = false
 		al = b.admit(now, r, e)
@@ -262,6 +262,7 @@ func (l *Ledger) entry(now quota.Time, r *quota.Report, e *quota.ReportEntry, g 
 	if b.windowOver(e) {
 		d.refunded = 0
 	}
+	d.refunded = l.fitRefund(now, b, gap, recorded, d.refunded)
 	d.cutOffSince = now
 	if gap >= l.cfg.Lease || d.alone > 0 {
 		d.cutOffSince = l.members[r.From].cutOffSince(now, gap, l.cfg.Lease, d.alone > 0 && now.Sub(l.started) <= l.cfg.Lease)

@@ -162,9 +162,35 @@ func (b *bucket) unbook(now quota.Time, booked *booking, al *allocation) {
 	b.advance(now)
 }
 
-// isAsked reports whether decide requests are made for the key: always for limits of its kind, or
-// earlier, possibly under a limit that has changed since.
-func (b *bucket) isAsked() bool { return b.limit.AsksLeader() || b.asked.at > 0 }
+// recordsRooms reports whether rooms are recorded: where decide requests are made for the key, always
+// for limits of its kind, or earlier, possibly under a limit that has changed since; and of a hard
+// bucket, for refunds.
+func (b *bucket) recordsRooms() bool {
+	return b.limit.AsksLeader() || b.asked.at > 0 || b.limit.Ceiling == quota.Hard && b.tier.Kind == quota.TokenBucket
+}
+
+// fitRefund reduces a refund of a hard bucket, which had room for it at its member, to the part for
+// which it has had room since: a full level gains nothing. Callers gave it back at an unknown time
+// in gap. recorded means that rooms covers that time. Otherwise gap is the age of the log's line,
+// and the refund may be older, because earlier leaders died with its report.
+func (l *Ledger) fitRefund(now quota.Time, b *bucket, gap time.Duration, recorded bool, u quota.Units) quota.Units {
+	if u == 0 || gap == unknownGap || b.limit.Ceiling == quota.Soft || b.tier.Kind != quota.TokenBucket {
+		return u
+	}
+	if gap += inheritMargin; !recorded { // the last report was on its way
+		gap += l.cfg.Lease
+	}
+	since := now.Add(-gap)
+	if b.fresh >= since {
+		return 0
+	}
+	fits := max(0, u-refill(b.limit.Rate, gap))
+	if recorded {
+		fits = max(fits, min(u, b.rooms.since(since, b.room())))
+		b.rooms.fill(since, fits)
+	}
+	return fits
+}
 
 // room is what is missing until the bucket is full.
 func (b *bucket) room() quota.Units { return max(0, b.limit.BurstUnits()-b.level()) }

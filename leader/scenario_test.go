@@ -338,7 +338,7 @@ func (k *fakeKey) accrue(now quota.Time) {
 	got := perSecond(k.grant.Rate, min(now, lease).Sub(k.from))
 	k.held, k.from = k.held+min(got, max(0, k.grant.Cap-k.held)), now
 	if k.grant.Lease > 0 && now >= lease {
-		k.held = 0
+		k.held, k.grant.Rate = 0, 0
 	}
 }
 
