@@ -359,7 +359,8 @@ func (a *Aggregator) confirm(clock Clock, c *Call) {
 // countAnswered counts what the leader has admitted, in the window that begins at win, as this member's use. The leader's
 // level includes it already, and that leader knows it when it is reported (leader.allocation.answered); a later one books it.
 func (b *bucket) countAnswered(cost quota.Units, win quota.Time) {
-	b.in, b.estUsed = b.in+cost, b.estUsed+cost
+	cost = min(cost, quota.Most-b.in) // as addHeld
+	b.in, b.estUsed = b.in+cost, b.estUsed.Plus(cost)
 	if l := b.limit(); l.Kind.Windowed() && l.Kind != quota.SlidingWindow && !b.sameWindow(l, win) { // it has ended here
 		b.before = b.before.Count(cost)
 	}

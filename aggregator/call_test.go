@@ -374,3 +374,21 @@ func TestEstimateOfAnswers(t *testing.T) {
 		}
 	}
 }
+
+// TestHugeAnswers: what the leader has admitted is counted up to the most that a report may carry, so that the key is still
+// reported.
+func TestHugeAnswers(t *testing.T) {
+	r := newRig(t, Config{})
+	l := ruleOf("l", quota.Tier{Rate: quota.Rate{Tokens: quota.MaxTokens, Per: time.Second}, Burst: quota.MaxTokens}, atLeader, func(l *quota.Limit) { l.Durable = true })
+	r.limits(l)
+	for range 3 {
+		var c Call
+		c.Reset([]quota.Request{ask(l.LimitName, "k", quota.MaxTokens)}, make([]quota.Decision, 1))
+		r.Decide(r.clock, &c)
+		c.Answer(quota.Answer{Allowed: true, Report: true, Term: 1, Why: quota.WhyLeader})
+		r.Decide(r.clock, &c)
+	}
+	if e := r.bucketOf(l.LimitName, "k").reported(r.now, 1); e.Used != quota.Most || e.Held != 0 {
+		t.Errorf("%d used, %d held; want the most, %d, and none", e.Used, e.Held, quota.Most)
+	}
+}
