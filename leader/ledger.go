@@ -236,7 +236,7 @@ func (l *Ledger) entry(now quota.Time, r *quota.Report, e *quota.ReportEntry, g 
 	stands := b.advance(now)
 	alone := len(e.Cancelled) == 0 && len(b.outstanding) == 0 && b.tier.Kind != quota.Concurrency // only al changes
 	l.cancel(now, b, r, e.Cancelled)
-	if b.finalReport(now, l.cfg.Lease, r, e) {
+	if l.finalReport(now, b, r, e) {
 		return false
 	}
 	if len(b.outstanding) > 0 {

@@ -68,7 +68,7 @@ func (l *Ledger) bookRecovered(now quota.Time, r *quota.Report, e *quota.ReportE
 	if al == nil {
 		return g, true
 	}
-	b.settleDead(al, e, total)
+	l.settleDead(now, b, al, e, total)
 	if !al.final { // the journal may drop it once the log has nothing out for the process
 		b.dirty = b.dirty || len(al.log().pending) == 0
 		return g, false
@@ -83,7 +83,7 @@ const unknownFor = 30 * time.Second
 // finalReport books a report that a process sent before it died and that arrived after its death
 // was known. It needs no answer. A process that reports more than a lease after its death was not
 // dead.
-func (b *bucket) finalReport(now quota.Time, lease time.Duration, r *quota.Report, e *quota.ReportEntry) bool {
+func (l *Ledger) finalReport(now quota.Time, b *bucket, r *quota.Report, e *quota.ReportEntry) bool {
 	if !b.endures() {
 		return false
 	}
@@ -92,7 +92,7 @@ func (b *bucket) finalReport(now quota.Time, lease time.Duration, r *quota.Repor
 		if al.node != r.From || al.inc != r.Incarnation || !al.dead {
 			continue
 		}
-		if now.Sub(al.log().diedAt) > lease {
+		if now.Sub(al.log().diedAt) > l.cfg.Lease {
 			al.dead, al.closed = false, false
 			return false
 		}
@@ -100,7 +100,7 @@ func (b *bucket) finalReport(now quota.Time, lease time.Duration, r *quota.Repor
 		last.Life = r.Incarnation
 		if al := b.deadProcess(now, r.From, &last); al != nil {
 			out, ret, answered := al.out, al.returnable, al.answered()
-			used := b.settleDead(al, &last, e.Used.Plus(e.Overdrawn))
+			used := l.settleDead(now, b, al, &last, e.Used.Plus(e.Overdrawn))
 			al.out = max(0, out-used) // its journal may know of more use
 			al.returnable = min(ret, al.out)
 			al.log().answered = max(0, answered-used)
@@ -147,13 +147,13 @@ func (b *bucket) deadProcess(now quota.Time, id quota.NodeID, e *quota.ReportEnt
 
 // settleDead books the counts of a dead process and returns what is new of them. Its unused tokens
 // return to the pool.
-func (b *bucket) settleDead(al *allocation, e *quota.ReportEntry, total quota.Units) (used quota.Units) {
+func (l *Ledger) settleDead(now quota.Time, b *bucket, al *allocation, e *quota.ReportEntry, total quota.Units) (used quota.Units) {
 	known := al.used.Plus(al.over)
 	if known < e.Saved {
 		al.over, known = al.over.Plus(e.Saved-known), e.Saved
 	}
 	used = max(0, total-known)
-	back := max(0, e.Refunded-al.refunded)
+	back := l.fitRefund(now, b, now.Sub(al.log().diedAt), false, max(0, e.Refunded-al.refunded))
 	late := quota.Units(0)
 	if b.windowOver(e) {
 		back = 0

@@ -195,3 +195,29 @@ func TestManyDead(t *testing.T) {
 		}
 	}
 }
+
+// TestRefundOfDead: a refund that only the journal of a dead process reports counts as far as a hard bucket has had room for
+// it since.
+func TestRefundOfDead(t *testing.T) {
+	for _, rate := range []quota.Rate{{Tokens: 10, Per: time.Second}, {Tokens: 1, Per: time.Hour}} {
+		g := newExact(t, &quota.Limit{Burst: 20, Rate: rate, Decide: quota.Locally})
+		a, b := &g.members[0], &g.members[1]
+		g.report(a, 6, false)
+		used := a.held
+		g.use(a, used.Tokens())
+		g.central.Add(used) // its callers give all of it back; it dies and has reported nothing of that
+		g.l.MemberGone(g.now, "a", 2)
+		g.pass(3 * time.Second)
+		g.report(b, 6, false)
+		g.use(b, b.held.Tokens())
+		g.report(b, 0, false)
+		e := quota.ReportEntry{Key: examKey, Epoch: 1, Life: 1, Overdrawn: used, Refunded: used}
+		if _, err := g.l.Report(g.now, quota.Report{Term: 1, From: "a", Incarnation: 2, Seq: 1, Entries: []quota.ReportEntry{e}}); err != nil {
+			t.Fatal(err)
+		}
+		g.check()
+		if all := g.all(); rate.Per == time.Hour && all < g.central.Level()-exactRounding {
+			t.Errorf("%s in all, the central bucket has %s", show(all), show(g.central.Level()))
+		}
+	}
+}

@@ -171,8 +171,8 @@ func (b *bucket) recordsRooms() bool {
 
 // fitRefund reduces a refund of a hard bucket, which had room for it at its member, to the part for
 // which it has had room since: a full level gains nothing. Callers gave it back at an unknown time
-// in gap. recorded means that rooms covers that time. Otherwise gap is the age of the log's line,
-// and the refund may be older, because earlier leaders died with its report.
+// in gap. recorded means that rooms covers that time. Otherwise gap is the time since the log's line
+// or since its process died, and the refund may be older.
 func (l *Ledger) fitRefund(now quota.Time, b *bucket, gap time.Duration, recorded bool, u quota.Units) quota.Units {
 	if u == 0 || gap == unknownGap || b.limit.Ceiling == quota.Soft || b.tier.Kind != quota.TokenBucket {
 		return u
