@@ -159,7 +159,7 @@ func (l *Ledger) settle(al *allocation, e *quota.ReportEntry) (d booked, ok bool
 	if e.Final { // it would ignore grants on their way
 		al.held, al.flight = 0, al.flight[:0]
 	}
-	al.settleTokens(used, &s)
+	l.settleTokens(al, used, &s)
 	d.back = max(0, s.Back-s.Void-s.Used)
 	l.parent.Settle(l.clock, al.bucket.key, s)
 	return d, true
@@ -199,7 +199,7 @@ func (al *allocation) begin(epoch quota.Seq) {
 
 // settleTokens sets in s which tokens are used and which return, now that used more were used, and
 // reduces the allocation to what the client may still hold.
-func (al *allocation) settleTokens(used quota.Units, s *aggregator.Settlement) {
+func (l *Ledger) settleTokens(al *allocation, used quota.Units, s *aggregator.Settlement) {
 	live := used // of the present allocation, which ends with the window, except for a sliding one
 	if l := al.bucket.limit; l == nil || l.Kind != quota.SlidingWindow {
 		live -= min(live, s.Late)
@@ -218,8 +218,19 @@ func (al *allocation) settleTokens(used quota.Units, s *aggregator.Settlement) {
 	// What was booked as lost, and neither was used nor is held, was not used.
 	if back := al.lost - min(al.lost, al.held.Plus(al.flying())); back > 0 {
 		al.lost -= back
-		s.Refunded += back
+		s.Refunded += l.regained(al, back)
 	}
+}
+
+// regained is the part of lost tokens, which were not used after all, that the key gains: a bucket may have refilled as
+// much as it has gained since, because they counted as used.
+func (l *Ledger) regained(al *allocation, lost quota.Units) quota.Units {
+	limit := al.bucket.limit
+	if limit == nil || limit.Kind != quota.TokenBucket {
+		return lost
+	}
+	gained := quota.MulDivCeil(int64(limit.Rate.PerSecond()), int64(l.now.Sub(al.lease)), int64(time.Second))
+	return max(0, lost-quota.Units(gained))
 }
 
 // past reports whether the window of an entry has ended.

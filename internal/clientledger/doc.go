@@ -60,8 +60,8 @@
 //
 // Until the last report arrives, the session's tokens stay allocated. When their lease has ended,
 // they return under soft. Under hard they count as used, because the client may have used them; if
-// its report arrives later, the unused ones are refunded. A session that is not settled within a
-// minute is forgotten.
+// its report arrives later, the unused ones are refunded, as far as a bucket has not refilled since.
+// A session that is not settled within a minute is forgotten.
 //
 // If the node itself dies, the next nodes of its clients book what it had not acknowledged
 // (Inherit). The tokens that it had allocated count as spent, like all that it held.

@@ -72,7 +72,7 @@ func (l *Ledger) last(c *client, e *quota.ReportEntry) {
 func (l *Ledger) finish(c *client) {
 	for _, al := range c.keys {
 		al.void()
-		l.parent.Settle(l.clock, al.bucket.key, aggregator.Settlement{Gen: al.gen, Back: al.allocated, Void: al.unbacked, Refunded: al.lost})
+		l.parent.Settle(l.clock, al.bucket.key, aggregator.Settlement{Gen: al.gen, Back: al.allocated, Void: al.unbacked, Refunded: l.regained(al, al.lost)})
 		al.setAllocated(0)
 		al.unbacked, al.lost = 0, 0
 		l.drop(al)
