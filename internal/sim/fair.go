@@ -51,12 +51,13 @@ func (w *watch) decided(at time.Duration, node int, _ string, d quota.Decision, 
 	}
 }
 
-// look records at the end of a slot which nodes cannot be served. A leader without a majority can commit no promises.
+// look records at the end of a slot which nodes cannot be served. A leader without a majority can commit no promises,
+// and one that refuses connections receives no reports.
 func (w *watch) look(i int) {
 	s := w.at(i)
 	lead := w.leading()
 	for _, n := range w.nodes {
-		s.out[n.i] = lead == nil || !w.canLead(lead) || n.dead || n.paused || n.slow > 0 || n.refused > 0 || !w.connected(n, lead)
+		s.out[n.i] = lead == nil || !w.canLead(lead) || n.dead || n.paused || n.slow > 0 || n.refused > 0 || n != lead && lead.refused > 0 || !w.connected(n, lead)
 	}
 }
 
