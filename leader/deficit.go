@@ -79,13 +79,26 @@ func (b *bucket) deficitOf(al *allocation) float64 {
 	return al.deficit - max(-chance, min(chance, al.deficit))
 }
 
-// keptOfReturned returns the part of the tokens which the member just returned that it gets again, even from
-// an empty pool: at most its deficit. Otherwise a member that reports more often would take them.
-func (b *bucket) keptOfReturned(al *allocation, want float64) quota.Units {
+// lendable is what the member gets even from an empty pool, if it asks for less than an equal share
+// and for too little to have a rate: its deficit. The others pay the debt back. A member whose next
+// requests will probably come later than in three intervals would return it unused.
+func (l *Ledger) lendable(b *bucket, al *allocation) quota.Units {
+	sync := l.cfg.Sync.Seconds()
+	tried, _ := al.showing(al.reported) // over a longer time than live, which drops between clumps of requests
+	asks := max(al.live, tried)
+	if !b.tracksDeficit() || al.rate > 0 || asks >= b.most || asks*sync >= float64(quota.Token) || al.live*3*sync < b.batchSize() {
+		return 0
+	}
+	return quota.RoundUnits(max(0, b.deficitOf(al)))
+}
+
+// keptOfReturned is the part of the tokens which the member just returned that it gets again, even
+// from an empty pool: at most its deficit. Otherwise a member that reports more often would take them.
+func (b *bucket) keptOfReturned(al *allocation) quota.Units {
 	if !b.tracksDeficit() {
 		return 0
 	}
-	return min(al.lastReturned, quota.RoundUnits(max(0, min(want, b.deficitOf(al)))))
+	return min(al.lastReturned, quota.RoundUnits(max(0, b.deficitOf(al))))
 }
 
 // overdrew reports whether the member has used more than its share, beyond chance.

@@ -136,7 +136,7 @@ func (l *Ledger) grantAt(now quota.Time, b *bucket, al *allocation, tokens, leve
 	*g = quota.GrantEntry{
 		Key: b.key, Epoch: al.epoch, Seq: al.grants,
 		Tokens: tokens, Rate: al.rate, Cap: min(al.cap, quota.Most), Lease: al.lease.Sub(now), Saved: min(al.saved, quota.Most),
-		Level: b.levelFor(al, level), Others: b.others(al), Free: b.pool.Level(), Unseen: b.unseen(now, al, level), Aside: l.aside(now, b), Again: al.reportWithin,
+		Level: b.levelFor(al, level), Others: b.others(al), Free: max(b.pool.Level(), l.lendable(b, al)), Unseen: b.unseen(now, al, level), Aside: l.aside(now, b), Again: al.reportWithin,
 	}
 	b.window(g)
 }
@@ -244,7 +244,7 @@ func (l *Ledger) tokens(now quota.Time, b *bucket, al *allocation, e *quota.Repo
 		}
 		part = min(part, max(0, room))
 	}
-	u := max(quota.RoundUnits(min(part, pool)), b.keptOfReturned(al, want))
+	u := max(quota.RoundUnits(min(part, pool)), min(quota.RoundUnits(want), max(l.lendable(b, al), b.keptOfReturned(al))))
 	if al.rate == 0 {
 		u -= u % quota.Token // without a rate a fraction is never used
 	}

@@ -37,6 +37,8 @@ var heuristics = []mutation{
 	{"a member that had less than its part gets more", "leader/deficit.go", "	if !b.tracksDeficit() {\n		return fair\n	}\n", "	if true {\n		return fair\n	}\n"},
 	// TestMaxMin.
 	{"a member keeps what it is due of what it returned", "leader/deficit.go", "	if !b.tracksDeficit() {\n		return 0\n	}\n", "	if true {\n		return 0\n	}\n"},
+	// TestLittleDemand.
+	{"a member that asks for little gets its deficit from an empty pool", "leader/deficit.go", "	if !b.tracksDeficit() || al.rate > 0 || ", "	if true || !b.tracksDeficit() || al.rate > 0 || "},
 	// TestFloodEarnsLittle.
 	{"tokens are left to members that are due more", "leader/deficit.go", "		if u := l.unmetOf(now, o); u > 0 {\n", "		if u := l.unmetOf(now, o); u > 0 && false {\n"},
 	// TestWindowBoundaries/fixed_minute.

@@ -58,6 +58,34 @@ func TestMaxMin(t *testing.T) {
 	}
 }
 
+// TestLittleDemand checks max-min fairness under soft for a node whose share is less than a token an interval, so that
+// it has no rate: beside four nodes that ask for three times the limit each, it gets most of what it asks for, and
+// nothing is left over. Ideally it would get all of it. Its first request after a pause is refused.
+func TestLittleDemand(t *testing.T) {
+	const seeds = 5
+	for _, tc := range []struct{ asks, least float64 }{{6, .6}, {9, .75}} {
+		for _, burst := range []int64{5, 20, 100} {
+			var tried, got, all float64
+			for seed := range uint64(seeds) {
+				s := crowd(seed, quota.Soft, tc.asks, 300, 300, 300, 300)
+				s.Limit = limit(100, burst, quota.Soft)
+				asked, admitted := shares(s, 2*time.Second, 8*time.Second)
+				tried, got = tried+asked[0]/seeds, got+admitted[0]/seeds
+				for _, a := range admitted {
+					all += a / seeds
+				}
+			}
+			t.Logf("burst %d: asked for %.1f/s, got %.1f/s; all nodes together %.1f/s", burst, tried, got, all)
+			if got < tc.least*tried {
+				t.Errorf("burst %d: the node asked for %.1f/s, less than its share, and got %.1f/s, want %.0f %%", burst, tried, got, 100*tc.least)
+			}
+			if least := 99.; burst > 5 && all < least {
+				t.Errorf("burst %d: %.1f/s admitted of 100/s, want %v/s", burst, all, least)
+			}
+		}
+	}
+}
+
 // TestFloodEarnsLittle checks that a node that asks for fifty times the limit gets hardly more than
 // its share. Ideally it would get an equal share and what others leave. In fact it is first to take
 // tokens that return to the pool: an eighth of a share more under soft, a sixth under hard.
