@@ -35,7 +35,8 @@ type KeyServiceClient interface {
 	// Errors: NOT_FOUND for an unknown limit.
 	GetKey(ctx context.Context, in *GetKeyRequest, opts ...grpc.CallOption) (*GetKeyResponse, error)
 	// ResetKey resets a key to a new one's state: it fills all its tiers and drops its debt and
-	// reservations. Parents are unchanged.
+	// reservations. Parents are unchanged. Requests that nodes admitted before it and report after it
+	// still count against a hard limit.
 	// Errors: NOT_FOUND for an unknown limit.
 	ResetKey(ctx context.Context, in *ResetKeyRequest, opts ...grpc.CallOption) (*ResetKeyResponse, error)
 }
@@ -80,7 +81,8 @@ type KeyServiceServer interface {
 	// Errors: NOT_FOUND for an unknown limit.
 	GetKey(context.Context, *GetKeyRequest) (*GetKeyResponse, error)
 	// ResetKey resets a key to a new one's state: it fills all its tiers and drops its debt and
-	// reservations. Parents are unchanged.
+	// reservations. Parents are unchanged. Requests that nodes admitted before it and report after it
+	// still count against a hard limit.
 	// Errors: NOT_FOUND for an unknown limit.
 	ResetKey(context.Context, *ResetKeyRequest) (*ResetKeyResponse, error)
 	mustEmbedUnimplementedKeyServiceServer()
