@@ -26,6 +26,7 @@ type allocation struct {
 	allocated quota.Units
 	unbacked  quota.Units // part of allocated that no leader has granted
 	lost      quota.Units // hard: booked as used although the client did not report it
+	lostAt    quota.Time  // end of the lease of the first of lost
 	lease     quota.Time  // when allocated expires
 	held      quota.Units // as last reported
 	flight    []flight    // unacknowledged grants of tokens
@@ -222,14 +223,14 @@ func (l *Ledger) settleTokens(al *allocation, used quota.Units, s *aggregator.Se
 	}
 }
 
-// regained is the part of lost tokens, which were not used after all, that the key gains: a bucket may have refilled as
-// much as it has gained since, because they counted as used.
+// regained is the part of lost tokens, which were not used after all, that the key gains. They counted as used since
+// lostAt, so a bucket may have refilled as much as it has gained since.
 func (l *Ledger) regained(al *allocation, lost quota.Units) quota.Units {
 	limit := al.bucket.limit
 	if limit == nil || limit.Kind != quota.TokenBucket {
 		return lost
 	}
-	gained := quota.MulDivCeil(int64(limit.Rate.PerSecond()), int64(l.now.Sub(al.lease)), int64(time.Second))
+	gained := quota.MulDivCeil(int64(quota.FromTokens(limit.Rate.Tokens)), int64(max(0, l.now.Sub(al.lostAt))), int64(limit.Rate.Per))
 	return max(0, lost-quota.Units(gained))
 }
 
@@ -267,6 +268,9 @@ func (l *Ledger) expire(al *allocation) {
 	s := aggregator.Settlement{Gen: al.gen, Back: al.allocated, Void: al.unbacked}
 	if limit := al.bucket.limit; limit == nil || limit.Ceiling == quota.Hard {
 		s.Used = al.allocated - al.unbacked
+		if al.lost == 0 {
+			al.lostAt = al.lease
+		}
 		al.lost += s.Used
 	}
 	al.setAllocated(0)

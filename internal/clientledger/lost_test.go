@@ -44,3 +44,27 @@ func TestLostIsNotRegainedTwice(t *testing.T) {
 		t.Errorf("%d admitted, %d at most", admitted, most)
 	}
 }
+
+// TestRegainedSinceTheLoss: a later grant renews the lease of the allocation, and not the time since which the lost tokens
+// counted as used. A bucket that refills slowly gains what it has not refilled, exactly.
+func TestRegainedSinceTheLoss(t *testing.T) {
+	const hour = quota.Time(time.Hour)
+	for _, tc := range []struct {
+		rate  quota.Rate
+		since quota.Time
+		want  quota.Units
+	}{
+		{quota.Rate{Tokens: 10, Per: time.Second}, 5 * quota.Time(time.Second), 0},
+		{quota.Rate{Tokens: 10, Per: time.Second}, 3 * quota.Time(time.Second), 20 * quota.Token},
+		{quota.Rate{Tokens: 7, Per: 24 * time.Hour}, 24 * hour, 43 * quota.Token},
+		{quota.Rate{Tokens: 7, Per: 24 * time.Hour}, 0, 50 * quota.Token},
+	} {
+		al := &allocation{bucket: &bucket{limit: &quota.Limit{Kind: quota.TokenBucket, Rate: tc.rate, Burst: 50, Ceiling: quota.Hard}}}
+		al.lost, al.lostAt = 50*quota.Token, hour
+		l := &Ledger{now: hour + tc.since}
+		al.lease = l.now.Add(3 * time.Second)
+		if got := l.regained(al, al.lost); got != tc.want {
+			t.Errorf("%v, %v after the loss: %v regained, want %v", tc.rate, time.Duration(tc.since), got, tc.want)
+		}
+	}
+}
