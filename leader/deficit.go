@@ -79,13 +79,18 @@ func (b *bucket) deficitOf(al *allocation) float64 {
 	return al.deficit - max(-chance, min(chance, al.deficit))
 }
 
-// lendable is what the member gets even from an empty pool, if it asks for less than an equal share
-// and for too little to have a rate: its deficit. The others pay the debt back. A member whose next
-// requests will probably come later than in three intervals would return it unused.
+// lendable returns the tokens that the member may get from an empty pool: its deficit, if it asks for
+// less than an equal share and for too little to have a rate. The rates of the other members repay
+// them. A member whose next requests will probably come later than in three intervals gets none,
+// because it would return them unused; nor does any where there are fewer tokens than members, since
+// a token held by one is missing at another.
 func (l *Ledger) lendable(b *bucket, al *allocation) quota.Units {
 	sync := l.cfg.Sync.Seconds()
 	tried, _ := al.showing(al.reported) // over a longer time than live, which drops between clumps of requests
 	asks := max(al.live, tried)
+	if b.limit.BurstUnits() < quota.FromTokens(int64(len(b.allocations))) {
+		return 0
+	}
 	if !b.tracksDeficit() || al.rate > 0 || asks >= b.most || asks*sync >= float64(quota.Token) || al.live*3*sync < b.batchSize() {
 		return 0
 	}

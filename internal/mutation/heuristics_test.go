@@ -39,6 +39,8 @@ var heuristics = []mutation{
 	{"a member keeps what it is due of what it returned", "leader/deficit.go", "	if !b.tracksDeficit() {\n		return 0\n	}\n", "	if true {\n		return 0\n	}\n"},
 	// TestLittleDemand.
 	{"a member that asks for little gets its deficit from an empty pool", "leader/deficit.go", "	if !b.tracksDeficit() || al.rate > 0 || ", "	if true || !b.tracksDeficit() || al.rate > 0 || "},
+	// TestFewerTokensThanNodes.
+	{"where there are fewer tokens than members, none is lent", "leader/deficit.go", "	if b.limit.BurstUnits() < quota.FromTokens(int64(len(b.allocations))) {\n", "	if false {\n"},
 	// TestFloodEarnsLittle.
 	{"tokens are left to members that are due more", "leader/deficit.go", "		if u := l.unmetOf(now, o); u > 0 {\n", "		if u := l.unmetOf(now, o); u > 0 && false {\n"},
 	// TestWindowBoundaries/fixed_minute.
