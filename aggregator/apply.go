@@ -232,7 +232,8 @@ func (b *bucket) anchor(now, at quota.Time, e *quota.GrantEntry) {
 }
 
 // knownUse is the own use that the leader's level includes: up to the last answered report, or all that the leader has
-// admitted itself. Its answers and its grants arrive in the order in which it sent them.
+// admitted itself. If a grant arrives after an answer that was sent later, the estimate is too high by that answer until
+// the next grant.
 func (b *bucket) knownUse(l *quota.Limit) quota.Units {
 	if l.ReportsAnswers() {
 		return b.counts().used + b.ackedOver

@@ -18,13 +18,18 @@ func fourTokens(begins, ends quota.Time) quota.GrantEntry {
 	return quota.GrantEntry{Tokens: 4 * tokens, Cap: 4 * tokens, Level: 4 * tokens, WindowStart: begins, WindowEnd: ends}
 }
 
+// hardMinute returns a rig with a hard limit of ten in each minute, and the bounds of the current one.
+func hardMinute(t *testing.T) (r *rig, l quota.Limit, begins, ends quota.Time) {
+	r, l = newRig(t, Config{}), ruleOf("l", quota.Window(quota.FixedWindow, 10, time.Minute), hard)
+	r.limits(l)
+	begins, ends = minuteOf(start)
+	return r, l, begins, ends
+}
+
 // TestWindowEndsEarly: a hard window ends here before it ends at the leader. Use since the last report is reported in
 // that window, not in the previous one.
 func TestWindowEndsEarly(t *testing.T) {
-	r := newRig(t, Config{})
-	l := ruleOf("l", quota.Window(quota.FixedWindow, 10, time.Minute), hard)
-	r.limits(l)
-	begins, ends := minuteOf(start)
+	r, l, begins, ends := hardMinute(t)
 	r.now = ends.Add(-time.Second)
 	r.check(l.LimitName, "k", 1)
 	rep := r.collect()
@@ -52,10 +57,7 @@ func TestWindowEndsEarly(t *testing.T) {
 // 50 ms late here, by its report at most 50 ms early, and only the report counts. A grant that answers no report of the
 // new leader is not spent.
 func TestWindowOfSlowGrant(t *testing.T) {
-	r := newRig(t, Config{})
-	l := ruleOf("l", quota.Window(quota.FixedWindow, 10, time.Minute), hard)
-	r.limits(l)
-	begins, ends := minuteOf(start)
+	r, l, begins, ends := hardMinute(t)
 	four := fourTokens(begins, ends)
 	r.now = ends.Add(-3 * time.Second)
 	r.check(l.LimitName, "k", 1)
@@ -88,10 +90,7 @@ func TestWindowOfSlowGrant(t *testing.T) {
 // TestWindowOfRestartedLeader: the leader restarts with its clock 40 ms ahead, and leads again. Its first grant takes 50 ms, so
 // its clock may also be as before. The window ends by the clock that it has now.
 func TestWindowOfRestartedLeader(t *testing.T) {
-	r := newRig(t, Config{})
-	l := ruleOf("l", quota.Window(quota.FixedWindow, 10, time.Minute), hard)
-	r.limits(l)
-	begins, ends := minuteOf(start)
+	r, l, begins, ends := hardMinute(t)
 	r.now = ends.Add(-time.Second)
 	r.check(l.LimitName, "k", 1)
 	r.answer(r.collect(), fourTokens(begins, ends)) // at once
@@ -112,10 +111,7 @@ func TestWindowOfRestartedLeader(t *testing.T) {
 // TestWindowOfSteeredClock: the leader's clock is steered after the last grant, so the window ends earlier than it seemed
 // then.
 func TestWindowOfSteeredClock(t *testing.T) {
-	r := newRig(t, Config{})
-	l := ruleOf("l", quota.Window(quota.FixedWindow, 10, time.Minute), hard)
-	r.limits(l)
-	begins, ends := minuteOf(start)
+	r, l, begins, ends := hardMinute(t)
 	r.now = ends.Add(-time.Second)
 	r.check(l.LimitName, "k", 1)
 	rep := r.collect()

@@ -136,7 +136,7 @@ func (b *bucket) advance(now quota.Time) quota.Units {
 	for i := range b.allocations {
 		al := &b.allocations[i]
 		if al.carriedOver && (al.dead || now >= al.lease.Add(leaseSlack)) {
-			b.pool.Add(al.out)
+			b.pool.Add(al.out - al.answered())
 			al.void()
 		}
 		b.pool.Add(-al.accrue(now))
