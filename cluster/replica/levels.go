@@ -117,8 +117,22 @@ func (ls *levels) checkpoint(term uint64, cp *raftlogv1.Checkpoint) error {
 	if len(ls.byKey) >= ls.prune {
 		maps.DeleteFunc(ls.byKey, func(_ quota.Key, l appliedLevel) bool { return l.until <= ls.now })
 		ls.prune = 2*len(ls.byKey) + minPrune
+		if len(ls.packer.limits)+len(ls.packer.processes) > ls.prune {
+			ls.renumber()
+		}
 	}
 	return nil
+}
+
+// renumber forgets the limits and processes that no level names: limits that arrive with requests have
+// any number of names. The caller holds ls.mu.
+func (ls *levels) renumber() {
+	before := ls.packer
+	ls.packer = newPacker(false)
+	for k, l := range ls.byKey {
+		kl := before.unpack(k, &l)
+		ls.put(&kl, l.applied, l.until)
+	}
 }
 
 // minPrune keeps small maps from being pruned at every checkpoint.

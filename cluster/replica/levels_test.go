@@ -149,6 +149,37 @@ func TestPackedSize(t *testing.T) {
 	}
 }
 
+// TestNamesAreForgotten checks that a replica forgets the names of limits that no key has any more: limits that
+// arrive with requests have any number of names.
+func TestNamesAreForgotten(t *testing.T) {
+	m, at := newLevels(noTime), quota.Time(1_790_000_000_000_000_000)
+	for i := range 50 {
+		at = at.Add(time.Minute)
+		var levels []quota.KeyLevel
+		for j := range 200 {
+			name, err := quota.Inline{Rate: quota.Rate{Tokens: int64(1 + i*200 + j), Per: time.Second}, Burst: 10}.Name("gubernator")
+			if err != nil {
+				t.Fatal(err)
+			}
+			levels = append(levels, quota.KeyLevel{
+				Key: quota.Key{LimitName: name, Key: "k"}, At: at, Level: 1, FullAt: at.Add(time.Second),
+				Marks: []quota.Mark{{Node: "n1", Life: quota.Incarnation(i + 1)}},
+			})
+		}
+		if err := m.checkpoint(1, EncodeCheckpoint(at, levels)); err != nil {
+			t.Fatal(err)
+		}
+		for k, l := range m.byKey {
+			if kl := m.packer.unpack(k, &l); kl.Level != 1 || len(kl.Marks) != 1 {
+				t.Fatalf("%v: %+v", k, kl)
+			}
+		}
+	}
+	if names, most := len(m.packer.limits), 4*(minPrune+200); names > most || len(m.packer.processes) > most {
+		t.Errorf("%d names of limits and %d processes for %d keys", names, len(m.packer.processes), len(m.byKey))
+	}
+}
+
 // FuzzDecodeCheckpoint reads arbitrary bytes. What is read without an error must be written the same way.
 func FuzzDecodeCheckpoint(f *testing.F) {
 	kl := quota.KeyLevel{Key: testKey("k"), At: 5, Level: 7, FullAt: 9, Marks: []quota.Mark{{Node: "a", Life: 1, Used: 3, Until: 8}}}

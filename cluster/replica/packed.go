@@ -56,8 +56,7 @@ type process struct {
 }
 
 // packer numbers limits and processes. Those of a checkpoint are written into it where they first appear; those
-// of a replica's memory stay in it. A replica's has an entry for every limit and for every start of a
-// node since the replica was opened: some tens of bytes each.
+// of a replica's memory stay in it until levels.renumber: no more than twice as many as levels, and some.
 type packer struct {
 	limits    []quota.LimitName
 	limitOf   map[quota.LimitName]uint64
