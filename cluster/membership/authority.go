@@ -51,7 +51,7 @@ func (s *Service) sign(t *Table, csr []byte, id pki.Identity, hosts []string, tt
 	if a == nil {
 		return nil, &Error{Kind: Forbidden, Text: "this cluster has no authority: its operator issues the certificates"}
 	}
-	now := time.Now()
+	now := s.now()
 	ca, err := pki.ParseCA(a.GetCertificate(), pki.KeyPEM(a.GetKey()), now)
 	if err != nil {
 		return nil, fmt.Errorf("the cluster's authority: %w", err)
@@ -130,7 +130,7 @@ func (s *Service) rotateAuthority(ctx context.Context, _ *caller, r *quoratev1.R
 		case phase != "steady":
 			return nil, nil // already in progress
 		}
-		ca, err := pki.NewCA(s.cfg.Cluster, time.Now(), authorityTTL)
+		ca, err := pki.NewCA(s.cfg.Cluster, s.now(), authorityTTL)
 		if err != nil {
 			return nil, err
 		}
@@ -143,7 +143,7 @@ func (s *Service) rotateAuthority(ctx context.Context, _ *caller, r *quoratev1.R
 	if err != nil {
 		return nil, err
 	}
-	out := &quoratev1.RotateAuthorityResponse{Fingerprint: fingerprint(t.Authority().GetCertificate()), Trust: trustOf(t.Authority()), LostJoinTokens: lostTokens(t)}
+	out := &quoratev1.RotateAuthorityResponse{Fingerprint: fingerprint(t.Authority().GetCertificate()), Trust: trustOf(t.Authority()), LostJoinTokens: lostTokens(t, s.now())}
 	out.Phase, out.WaitsFor = rotation(t)
 	return out, nil
 }

@@ -24,11 +24,11 @@ func (s *Service) join(ctx context.Context, c *caller, r *quoratev1.JoinRequest)
 	span.Text("quorate.zone", r.GetZone())
 	m := &Member{
 		ID: quota.NodeID(r.GetNode()), Peer: r.GetPeerAddress(), GRPC: r.GetGrpcAddress(), HTTP: r.GetHttpAddress(), Zone: r.GetZone(),
-		Version: r.GetVersion(), Level: r.GetLevel(), State: Active, Joined: time.Unix(0, int64(s.node.Now())), JoinID: string(r.GetJoinId()),
+		Version: r.GetVersion(), Level: r.GetLevel(), State: Active, Joined: s.now(), JoinID: string(r.GetJoinId()),
 	}
 	reached := false
 	t, err := s.amend(ctx, func(t *Table) (*raftlogv1.ChangeMembers, error) {
-		token, err := authorizeJoin(t, c.by, r, time.Unix(0, int64(s.node.Now())))
+		token, err := authorizeJoin(t, c.by, r, s.now())
 		if err != nil {
 			return nil, err
 		}
@@ -104,7 +104,7 @@ func authorizeJoin(t *Table, by string, r *quoratev1.JoinRequest, now time.Time)
 	if !given.Secret.Matches(pki.Hash(have.GetHash())) {
 		return "", refuse(Denied, "join token %s: its secret is wrong", given.ID)
 	}
-	if time.Now().UnixNano() >= have.GetExpiresUnixNanos() {
+	if now.UnixNano() >= have.GetExpiresUnixNanos() {
 		return "", refuse(Denied, "join token %s: it expired at %s; \"quorate join-token create\" makes a new one",
 			given.ID, time.Unix(0, have.GetExpiresUnixNanos()).UTC().Format(time.RFC3339))
 	}
@@ -167,7 +167,7 @@ func (s *Service) createToken(ctx context.Context, c *caller, r *quoratev1.Creat
 	if uses > MaxMembers {
 		return nil, refuse(Invalid, "uses: %d; must be 1 to %d", uses, MaxMembers)
 	}
-	now := time.Now()
+	now := s.now()
 	var token string
 	var stored *raftlogv1.StoredJoinToken
 	t, err := s.amend(ctx, func(t *Table) (*raftlogv1.ChangeMembers, error) {
@@ -221,10 +221,10 @@ func namesAuthority(a *raftlogv1.StoredAuthority, t *raftlogv1.StoredJoinToken) 
 
 // lostTokens counts the unexpired join tokens that a rotation has made unusable or will: all of them
 // while there is a next authority, otherwise those that do not name the signing one.
-func lostTokens(t *Table) (lost uint32) {
+func lostTokens(t *Table, now time.Time) (lost uint32) {
 	a := t.Authority()
 	for _, token := range t.Tokens() {
-		if token.GetExpiresUnixNanos() > time.Now().UnixNano() && (len(a.GetNextCertificate()) > 0 || !namesAuthority(a, token)) {
+		if token.GetExpiresUnixNanos() > now.UnixNano() && (len(a.GetNextCertificate()) > 0 || !namesAuthority(a, token)) {
 			lost++
 		}
 	}
@@ -235,7 +235,7 @@ func (s *Service) listTokens(context.Context, *caller, *quoratev1.ListJoinTokens
 	out := &quoratev1.ListJoinTokensResponse{}
 	in := s.node.Table()
 	for _, t := range in.Tokens() {
-		if t.GetExpiresUnixNanos() > time.Now().UnixNano() {
+		if t.GetExpiresUnixNanos() > s.now().UnixNano() {
 			out.Tokens = append(out.Tokens, publicToken(in, t))
 		}
 	}

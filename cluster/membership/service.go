@@ -121,6 +121,9 @@ func NewService(cfg Config, v *View, stored bool, node Node) *Service {
 	return s
 }
 
+// now returns the cluster's time, by which tokens and certificates live: this node's wall clock may be wrong.
+func (s *Service) now() time.Time { return time.Unix(0, int64(s.node.Now())) }
+
 // Open opens the groups that this node starts with. If the node must first ask the others
 // whether they know it from before, Open leaves the groups to the reconciler.
 func (s *Service) Open() error {

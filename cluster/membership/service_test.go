@@ -1,6 +1,8 @@
 package membership
 
 import (
+	"cmp"
+	"context"
 	"fmt"
 	"strings"
 	"testing"
@@ -9,6 +11,7 @@ import (
 	raftlogv1 "github.com/quorate/quorate/api/gen/quorate/raftlog/v1"
 	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
 	"github.com/quorate/quorate/cluster/raftgroup"
+	"github.com/quorate/quorate/internal/pki"
 	"github.com/quorate/quorate/internal/quota"
 	"github.com/quorate/quorate/shard"
 )
@@ -120,6 +123,54 @@ func TestLostData(t *testing.T) {
 	} {
 		if got := s.Lost(tc.id, tc.first); (got != "") != tc.refused || got != "" && !strings.HasPrefix(got, LostData) {
 			t.Errorf("%s with %d: %q", tc.id, tc.first, got)
+		}
+	}
+}
+
+// clockNode is a node whose wall clock is wrong: the cluster's time is another.
+type clockNode struct {
+	Node
+	table *Table
+	ahead time.Duration // of the cluster's time before the wall clock
+}
+
+func (n *clockNode) Now() quota.Time { return quota.Time(time.Now().UnixNano()).Add(n.ahead) }
+
+func (n *clockNode) Table() *Table { return n.table }
+
+func (n *clockNode) Commit(_ context.Context, c *raftlogv1.ChangeMembers) (t *Table, err error) {
+	if t, err = n.table.Apply(c); err == nil {
+		n.table = t
+	}
+	return t, err
+}
+
+// TestTokensByTheClustersTime checks that join tokens live as long as asked by the cluster's time, however
+// wrong the wall clock of the meta group's leader is: the log and the next leader go by that time.
+func TestTokensByTheClustersTime(t *testing.T) {
+	for _, ahead := range []time.Duration{2 * time.Hour, -2 * time.Hour, 0} {
+		n := &clockNode{table: New(&raftlogv1.Membership{Revision: 1, Level: 1, Members: []*raftlogv1.StoredMember{stored("n1")}}), ahead: ahead}
+		s := NewService(Config{Self: "n1"}, ViewOf(n.table, 1), true, n)
+		made, err := s.createToken(t.Context(), &caller{seed: pki.NewSeed()}, &quoratev1.CreateJoinTokenRequest{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for age, admits := range map[time.Duration]bool{0: true, 59 * time.Minute: true, 61 * time.Minute: false} {
+			later := *n
+			later.ahead += age
+			s := NewService(Config{Self: "n1"}, ViewOf(n.table, 1), true, &later)
+			list, err := s.listTokens(t.Context(), nil, nil)
+			if err != nil || (len(list.GetTokens()) == 1) != admits {
+				t.Errorf("%v ahead, after %v the tokens are %v, %v", ahead, age, list.GetTokens(), err)
+			}
+			at := time.Unix(0, int64(later.Now()))
+			id, err := authorizeJoin(n.table, "", &quoratev1.JoinRequest{Node: "n4", Level: 1, Token: made.GetToken()}, at)
+			if (err == nil) != admits {
+				t.Errorf("%v ahead, after %v the leader says %v", ahead, age, err)
+			}
+			if _, err = try(t, n.table, add(joins("n4"), cmp.Or(id, made.GetInfo().GetId())), at.UnixNano()); (err == nil) != admits {
+				t.Errorf("%v ahead, after %v the log says %v", ahead, age, err)
+			}
 		}
 	}
 }
