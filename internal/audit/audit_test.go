@@ -186,3 +186,65 @@ func TestEveryLineIsWhole(t *testing.T) {
 		t.Error("a nil log")
 	}
 }
+
+// TestRotationFails checks that a rotation that fails again and again drops one older file at most.
+func TestRotationFails(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "audit.log")
+	l := open(t, Options{Path: path, MaxBytes: 1 << 10, Keep: 3})
+	write := func(n int) {
+		for range n {
+			l.Write(Entry{Identity: "client:ci", What: strings.Repeat("x", 600), Result: OK})
+		}
+	}
+	write(4)
+	var files []string
+	for i := 1; i <= 3; i++ {
+		files = append(files, string(mustRead(t, fmt.Sprintf("%s.%d", path, i))))
+	}
+	l.done.rename = func(from, to string) error {
+		if from == path {
+			return os.ErrPermission
+		}
+		return os.Rename(from, to)
+	}
+	write(10)
+	l.done.rename = os.Rename
+	write(1)
+	for i := range 2 {
+		if got := string(mustRead(t, fmt.Sprintf("%s.%d", path, i+2))); got != files[i] {
+			t.Errorf("file %d has %d bytes of the %d of file %d", i+2, len(got), len(files[i]), i+1)
+		}
+	}
+	if l.Lost() != 10 {
+		t.Errorf("%d entries are lost; want 10", l.Lost())
+	}
+}
+
+func mustRead(t *testing.T, path string) []byte {
+	t.Helper()
+	data, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return data
+}
+
+// TestUnwrittenIsKept checks that an entry that cannot be written does not take along the number of attempts
+// that were skipped before it: the next one that is written has it.
+func TestUnwrittenIsKept(t *testing.T) {
+	now := time.Unix(1_800_000_000, 0)
+	l := open(t, Options{Now: func() time.Time { return now }})
+	for range attemptBurstOne + 7 {
+		l.Write(Entry{Result: Denied, Credential: "none", Address: "203.0.113.7"})
+	}
+	if err := l.done.file.Close(); err != nil { // every write fails
+		t.Fatal(err)
+	}
+	l.Write(Entry{Result: OK, Method: "lost"})
+	l.done.file = nil
+	l.Write(Entry{Result: OK, Method: "written"})
+	got := read(t, l.o.Path)
+	if len(got) != 1 || got[0].Method != "written" || got[0].Unwritten != 7 {
+		t.Errorf("%+v; want one that counts 7 unwritten", got)
+	}
+}

@@ -88,10 +88,11 @@ type Log struct {
 
 // chain is a log file and its rotated predecessors.
 type chain struct {
-	path string
-	o    *Options
-	file *os.File // nil if not open
-	size int64
+	path   string
+	o      *Options
+	file   *os.File // nil if not open
+	size   int64
+	rename func(from, to string) error // os.Rename, except in tests
 }
 
 // Open opens a log for appending, and creates it if necessary, readable by its owner only.
@@ -112,7 +113,7 @@ func Open(o Options) (*Log, error) {
 		return nil, fmt.Errorf("audit log: %w", err)
 	}
 	l := &Log{o: o}
-	l.done, l.attempts = chain{path: o.Path, o: &l.o}, chain{path: AttemptsPath(o.Path), o: &l.o}
+	l.done, l.attempts = chain{path: o.Path, o: &l.o, rename: os.Rename}, chain{path: AttemptsPath(o.Path), o: &l.o, rename: os.Rename}
 	l.bounds.init(o.Now())
 	if err := errors.Join(l.done.open(), l.attempts.open()); err != nil {
 		return nil, fmt.Errorf("audit log: %w", errors.Join(err, l.Close()))
@@ -149,7 +150,7 @@ func (l *Log) Write(e Entry) {
 			return
 		}
 	}
-	e.Unwritten, l.skipped = l.skipped, 0
+	e.Unwritten = l.skipped
 	e.RequestID = phrase.Clip(e.RequestID, maxRequestID)
 	for _, text := range []*string{&e.Identity, &e.Address, &e.Method, &e.What, &e.Detail, &e.Answer} {
 		*text = phrase.Clip(*text, maxText)
@@ -157,6 +158,9 @@ func (l *Log) Write(e Entry) {
 	line, err := json.Marshal(e)
 	if err == nil {
 		err = to.append(append(jsontext.Escape(line), '\n'))
+	}
+	if err == nil {
+		l.skipped = 0
 	}
 	l.note(err)
 }
@@ -184,11 +188,18 @@ func (l *chain) append(line []byte) error {
 	return err
 }
 
-// rotate renames audit.log to audit.log.1, that to .2 and so on, and drops the last.
+// rotate renames audit.log to audit.log.1, that to .2 and so on, and drops the last. It moves no file
+// beyond the first gap, which an earlier try has left that failed: further tries drop no more files.
 func (l *chain) rotate() error {
 	name := func(i int) string { return fmt.Sprintf("%s.%d", l.path, i) }
-	for i := l.o.Keep - 1; i >= 1; i-- {
-		if err := os.Rename(name(i), name(i+1)); err != nil && !errors.Is(err, os.ErrNotExist) {
+	last := 1
+	for ; last < l.o.Keep; last++ {
+		if _, err := os.Lstat(name(last)); errors.Is(err, os.ErrNotExist) {
+			break
+		}
+	}
+	for i := last - 1; i >= 1; i-- {
+		if err := l.rename(name(i), name(i+1)); err != nil {
 			return err
 		}
 	}
@@ -197,7 +208,7 @@ func (l *chain) rotate() error {
 	if err := old.Close(); err != nil { // first: Windows renames no open file
 		return err
 	}
-	if err := os.Rename(l.path, name(1)); err != nil {
+	if err := l.rename(l.path, name(1)); err != nil {
 		return err
 	}
 	return l.open()
