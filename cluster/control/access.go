@@ -61,6 +61,7 @@ func (s *Store) changeSecurity(ctx context.Context, c *raftlogv1.ChangeSecurity)
 		return false, err
 	}
 	c.AtUnixNanos = int64(s.node.Now())
+	_, here := s.Security().Apply(c) // what it changes, should the answer of the try that changes it be lost
 	p, err := newProposal(&raftlogv1.MetaCommand{Change: &raftlogv1.MetaCommand_ChangeSecurity{ChangeSecurity: c}})
 	if err != nil {
 		return false, fmt.Errorf("security: %w", err)
@@ -88,7 +89,7 @@ func (s *Store) changeSecurity(ctx context.Context, c *raftlogv1.ChangeSecurity)
 		return false, res.Err
 	}
 	s.securityEverywhere(ctx, res.Revision)
-	return res.Changed, nil
+	return res.Changed || here.Changed, nil
 }
 
 // securityEverywhere waits up to SpreadWait until all connected nodes have applied the given number
