@@ -78,7 +78,7 @@ func (s *SecurityService) SetBinding(ctx context.Context, req *quoratev1.SetBind
 	if err := badAt("binding", b.Validate()); err != nil {
 		return nil, err
 	}
-	if len(s.node.Security().Bindings()) >= rbac.MaxBindings {
+	if !s.node.Security().Room(&b) {
 		return nil, storeFull("there are 10000 bindings already; give roles to groups, or take some away")
 	}
 	changed, err := s.node.SetBinding(ctx, b)

@@ -3,6 +3,7 @@ package rest
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"maps"
 	"net/http"
@@ -14,12 +15,16 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
 
 	"github.com/quorate/quorate/api"
 	"github.com/quorate/quorate/api/apitest"
 	"github.com/quorate/quorate/api/auth"
 	gubernatorpb "github.com/quorate/quorate/api/gen/pb/gubernator"
+	raftlogv1 "github.com/quorate/quorate/api/gen/quorate/raftlog/v1"
+	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
 	pb "github.com/quorate/quorate/api/gen/quotaservice"
 	"github.com/quorate/quorate/internal/pki"
 	"github.com/quorate/quorate/internal/rbac"
@@ -185,4 +190,42 @@ func (s *secured) try(t *testing.T, conn *grpc.ClientConn, role, method string, 
 		return err
 	}
 	return nil
+}
+
+// fullNode has as many bindings as there may be.
+type fullNode struct {
+	*secured
+	full *rbac.Table
+}
+
+func (n *fullNode) Security() *rbac.Table { return n.full }
+
+func (n *fullNode) SetBinding(_ context.Context, b rbac.Binding) (bool, error) {
+	var res rbac.Result
+	n.full, res = n.full.Apply(setBindingChange(&b))
+	return res.Changed, res.Err
+}
+
+// TestFullBindings: where there is no room for a further binding, the permissions of one can still be cut.
+func TestFullBindings(t *testing.T) {
+	stored := &raftlogv1.Security{Revision: 1}
+	for i := range rbac.MaxBindings {
+		b := rbac.Binding{Identity: fmt.Sprintf("user:%05d", i), Permissions: []string{"cluster.admin", "cluster.read"}}
+		stored.Bindings = append(stored.Bindings, rbac.EncodeBinding(&b))
+	}
+	full, err := rbac.Decode(stored)
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := &fullNode{newSecured(t, map[string]rbac.Binding{"boss": {Role: rbac.Admin}}), full}
+	client := quoratev1.NewSecurityServiceClient(dialService(t, api.New(n, n.opts), n.others))
+	set := func(identity string) (*quoratev1.SetBindingResponse, error) {
+		return client.SetBinding(n.as(t.Context(), "boss"), &quoratev1.SetBindingRequest{Binding: &quoratev1.Binding{Identity: identity, Permissions: []string{"cluster.read"}}})
+	}
+	if got, err := set("user:00007"); err != nil || !got.GetChanged() || n.full.Has([]string{"user:00007"}, rbac.ClusterAdmin, rbac.Everywhere) {
+		t.Errorf("a binding that is there: %v, %v", got, err)
+	}
+	if _, err := set("user:new"); status.Code(err) != codes.ResourceExhausted {
+		t.Errorf("a further binding: %v", err)
+	}
 }

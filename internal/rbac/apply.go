@@ -48,7 +48,7 @@ func (t *Table) set(b Binding) (*Table, error) {
 	if there && slices.Equal(t.bindings[i].Permissions, b.Permissions) {
 		return nil, nil // By and At stay those of the first change
 	}
-	if !there && len(t.bindings) >= MaxBindings {
+	if !t.Room(&b) {
 		return nil, fmt.Errorf("there are %d bindings; at most %d: give roles to groups, or take some away", len(t.bindings), MaxBindings)
 	}
 	return t.withBinding(b).indexed(), nil

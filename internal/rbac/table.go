@@ -104,6 +104,13 @@ func (t *Table) Of(who []string) (out []Binding) {
 	return out
 }
 
+// Room reports whether a binding can be set: there is one with its identity, role and scope, or room for a
+// further one.
+func (t *Table) Room(b *Binding) bool {
+	_, there := t.findBinding(b)
+	return there || len(t.bindings) < MaxBindings
+}
+
 func (t *Table) findBinding(b *Binding) (int, bool) {
 	return slices.BinarySearchFunc(t.bindings, b, func(a Binding, b *Binding) int { return compareBindings(&a, b) })
 }
