@@ -101,13 +101,16 @@ func (s *LimitService) DeleteLimits(ctx context.Context, req *quoratev1.DeleteLi
 			return nil, err
 		}
 	}
+	if e := req.ExpectedVersion; e != nil {
+		s.catchUp(ctx, *e)
+	}
 	for try := 1; ; try++ {
 		version, left, err := s.without(req.Limits)
 		if err != nil {
 			return nil, err
 		}
-		if e := req.ExpectedVersion; e != nil {
-			version = *e
+		if e := req.ExpectedVersion; e != nil && *e != version { // left would undo what the expected version has changed
+			return nil, apierr.From(&quota.ConflictError{Expected: expected(e), Current: version, By: s.madeBy(ctx, version)})
 		}
 		v, _, err := s.node.ChangeLimits(ctx, quota.Change{Limits: left, Expect: expected(&version), By: by, Comment: req.Comment})
 		var conflict *quota.ConflictError

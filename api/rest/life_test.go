@@ -2,8 +2,10 @@ package rest
 
 import (
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
@@ -105,6 +107,46 @@ func TestDeleteStartsAgain(t *testing.T) {
 	}
 	if err := del(); status.Code(err) != codes.InvalidArgument {
 		t.Errorf("none: %v", err)
+	}
+}
+
+// lateNode has not applied the newest version of the limits yet.
+type lateNode struct {
+	*apitest.Node
+	before *quota.Limits
+	until  time.Time
+}
+
+func (n *lateNode) Limits() *quota.Limits {
+	if time.Now().Before(n.until) {
+		return n.before
+	}
+	return n.Node.Limits()
+}
+
+// TestDeleteOnALateNode checks that a delete from an expected version undoes nothing of that version, at a node
+// that has not applied it yet.
+func TestDeleteOnALateNode(t *testing.T) {
+	for late, ok := range map[time.Duration]bool{0: true, 100 * time.Millisecond: true, 3 * time.Second: false} {
+		n := &lateNode{Node: apitest.New(t), until: time.Now().Add(late)}
+		n.before = n.Active
+		_, _, err := n.ChangeLimits(t.Context(), quota.Change{Limits: apitest.MustLimits(t, 0, "web/a 1/s 1", "web/login 1/m 1 hard").All(), Expect: 7})
+		if err != nil {
+			t.Fatal(err)
+		}
+		c := quoratev1.NewLimitServiceClient(dialService(t, api.New(n, api.Options{}), nil))
+		_, err = c.DeleteLimits(t.Context(), &quoratev1.DeleteLimitsRequest{ExpectedVersion: proto.Uint64(8), Limits: []*quoratev1.LimitRef{{Namespace: "web", Limit: "login"}}})
+		var left []string
+		for _, l := range n.Active.All() {
+			left = append(left, l.LimitName.String())
+		}
+		want := []string{"web/a"}
+		if !ok {
+			want = []string{"web/a", "web/login"}
+		}
+		if (err == nil) != ok || !ok && status.Code(err) != codes.Aborted || !slices.Equal(left, want) {
+			t.Errorf("late by %v: %v; left are %v, want %v", late, err, left, want)
+		}
 	}
 }
 
