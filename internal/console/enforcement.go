@@ -1,6 +1,7 @@
 package console
 
 import (
+	"fmt"
 	"net/http"
 	"regexp"
 	"strings"
@@ -54,11 +55,11 @@ var enforcementWords = map[string]string{
 
 // switchEnforcement changes the enforcement of a limit.
 var switchEnforcement = Action{Confirm: confirmEnforcement, Do: func(r *Request) (*Result, error) {
-	file, _, err := enforcementFile(r)
+	file, version, _, err := enforcementFile(r)
 	if err != nil {
 		return nil, err
 	}
-	res, err := r.Limits.ApplyLimits(r.Context(), &quoratev1.ApplyLimitsRequest{Yaml: file, Source: "console", ExpectedVersion: formVersion(r, "version"), Comment: r.PostForm.Get("comment")})
+	res, err := r.Limits.ApplyLimits(r.Context(), &quoratev1.ApplyLimitsRequest{Yaml: file, Source: "console", ExpectedVersion: &version, Comment: r.PostForm.Get("comment")})
 	if err != nil {
 		return nil, err
 	}
@@ -71,7 +72,7 @@ var switchEnforcement = Action{Confirm: confirmEnforcement, Do: func(r *Request)
 
 func confirmEnforcement(r *Request) (*Confirmation, error) {
 	to := r.PostForm.Get("to")
-	_, s, err := enforcementFile(r)
+	_, _, s, err := enforcementFile(r)
 	if err != nil {
 		return nil, err
 	}
@@ -82,37 +83,43 @@ func confirmEnforcement(r *Request) (*Confirmation, error) {
 	}, nil
 }
 
-// enforcementFile returns the limit file with another enforcement, and verifies that nothing else
-// changes.
-func enforcementFile(r *Request) (string, section, error) {
+// enforcementFile returns the limit file of this node with another enforcement, and its version, which must be
+// that of the form. It verifies that nothing else changes.
+func enforcementFile(r *Request) (file string, version uint64, s section, err error) {
 	ns, limit, to := r.PostForm.Get("namespace"), r.PostForm.Get("limit"), r.PostForm.Get("to")
 	if enforcementWords[to] == "" {
-		return "", section{}, &Problem{Status: http.StatusBadRequest, Title: "Invalid value", Detail: "Enforcement is enforce, shadow or off."}
+		return "", 0, s, &Problem{Status: http.StatusBadRequest, Title: "Invalid value", Detail: "Enforcement is enforce, shadow or off."}
 	}
 	if err := named(ns, limit); err != nil {
-		return "", section{}, err
+		return "", 0, s, err
 	}
 	res, err := r.Limits.GetLimits(r.Context(), &quoratev1.GetLimitsRequest{File: true})
 	if err != nil {
-		return "", section{}, err
+		return "", 0, s, err
 	}
-	s := cut(res.Yaml, ns, limit)
+	if v := formVersion(r, "version"); v == nil || *v != res.Version {
+		return "", 0, s, &Problem{
+			Status: http.StatusConflict, Title: "Not applied", Detail: fmt.Sprintf("The form is not of version %d, which is active at this node.", res.Version),
+			Advice: "Reload the page, review the change, and try again.",
+		}
+	}
+	s = cut(res.Yaml, ns, limit)
 	byHand := &Problem{Status: http.StatusConflict, Title: "Edit the limit as YAML", Detail: "The enforcement of this limit cannot be switched alone."}
 	text, ok := withEnforcement(s.text(), to)
 	if s.empty() || !ok {
-		return "", s, byHand
+		return "", 0, s, byHand
 	}
-	file := s.with(text)
+	file = s.with(text)
 	diff, err := r.Limits.DiffLimits(r.Context(), &quoratev1.DiffLimitsRequest{To: &quoratev1.LimitSet{Yaml: file, Source: editSource}})
 	if err != nil {
-		return "", s, err
+		return "", 0, s, err
 	}
 	for _, c := range diff.Changes {
 		for _, f := range c.Fields {
 			if c.Namespace != ns || c.Limit != limit || f.Field != "enforcement" && f.Field != "fraction" {
-				return "", s, byHand
+				return "", 0, s, byHand
 			}
 		}
 	}
-	return file, s, nil
+	return file, res.Version, s, nil
 }

@@ -263,6 +263,17 @@ func TestSwitchEnforcement(t *testing.T) {
 	f.changes[0].Fields[0].Field = "enforcement"
 	_, body := do(c, post("/console/limits/enforcement", form))
 	form.Set("once", fieldOf(t, body, "once"))
+	current := f.answer["GetLimits"]
+	f.answer["GetLimits"] = func(context.Context, any) (proto.Message, error) { // this node has not applied yet what the page showed
+		return &quoratev1.GetLimitsResponse{Version: 6, Limits: f.limits, Yaml: f.file}, nil
+	}
+	if res, body := do(c, post("/console/limits/enforcement", form)); res.StatusCode != http.StatusConflict || len(f.applied) != 0 {
+		t.Errorf("at a late node: %d %s", res.StatusCode, body)
+	}
+	f.answer["GetLimits"] = current
+	form.Del("once")
+	_, body = do(c, post("/console/limits/enforcement", form))
+	form.Set("once", fieldOf(t, body, "once"))
 	if res, body := do(c, post("/console/limits/enforcement", form)); res.StatusCode != http.StatusOK || len(f.applied) != 1 || !strings.Contains(f.applied[0].Yaml, "ceiling: hard, enforcement: shadow}") {
 		t.Errorf("%d %s", res.StatusCode, body)
 	}
