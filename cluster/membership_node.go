@@ -78,7 +78,7 @@ func (n memberNode) Arrange(v *membership.View) error {
 	n.routes.setPeers(peers)
 	err := n.net.SetPeers(peers)
 	n.UseNodes(len(v.IDs))
-	n.ranges.SetNodes(len(v.IDs))
+	n.ranges.SetNodes(v.IDs)
 	return err
 }
 

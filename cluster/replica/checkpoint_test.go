@@ -25,7 +25,7 @@ func TestLargeCheckpoint(t *testing.T) {
 	s.Start()
 	r := s.Of(0)
 	r.Lead(1)
-	s.SetNodes(members)
+	s.SetNodes(make([]quota.NodeID, members))
 	long := strings.Repeat("k", quota.MaxKeyLen-10)
 	r.saving.Lock() // simulates a slow disk
 	for m := range members {

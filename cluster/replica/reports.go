@@ -1,6 +1,8 @@
 package replica
 
 import (
+	"maps"
+	"slices"
 	"sync"
 	"unsafe"
 
@@ -40,6 +42,13 @@ func (is *intakes) get(id quota.NodeID) *intake {
 		is.of[id] = in
 	}
 	return in
+}
+
+// keep forgets the members that are not in the list. What waits of them is still booked.
+func (is *intakes) keep(ids []quota.NodeID) {
+	is.mu.Lock()
+	defer is.mu.Unlock()
+	maps.DeleteFunc(is.of, func(id quota.NodeID, _ *intake) bool { return !slices.Contains(ids, id) })
 }
 
 // intake holds the reports of one member that wait to be booked.

@@ -99,6 +99,10 @@ func TestReportsWait(t *testing.T) {
 			return nil
 		})
 	}
+	s.SetNodes([]quota.NodeID{"n1", "b"})
+	if s.intakes.of["a"] != nil || s.intakes.of["b"] == nil {
+		t.Errorf("after a has left there are %v", s.intakes.of)
+	}
 }
 
 // TestNewestList checks that of several waiting complete lists, only the newest and what follows it is

@@ -160,9 +160,10 @@ func (s *Set) Overridden(keys []quota.Key) {
 	s.each(func(l *leader.Ledger, now quota.Time) { l.Overridden(now, keys) })
 }
 
-// SetNodes sets the number of nodes in the ledgers.
-func (s *Set) SetNodes(count int) {
-	s.each(func(l *leader.Ledger, _ quota.Time) { l.SetNodes(count) })
+// SetNodes sets the nodes of the cluster: their number in the ledgers, and whose reports may wait.
+func (s *Set) SetNodes(ids []quota.NodeID) {
+	s.each(func(l *leader.Ledger, _ quota.Time) { l.SetNodes(len(ids)) })
+	s.intakes.keep(ids)
 }
 
 // Suspect notifies the ledgers that a node's process has probably ended.
