@@ -169,7 +169,7 @@ func (d *Decider) awaitGrant(c *aggregator.Call, deadline quota.Time) bool {
 		c.Woken()
 	case <-timer.C:
 		d.waiters.Remove(k, w)
-	case <-d.stop:
+	case <-d.ctx.Done():
 		d.waiters.Remove(k, w)
 		c.Final = true
 	}

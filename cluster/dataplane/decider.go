@@ -78,8 +78,10 @@ type Decider struct {
 	events   events.Hub
 	stats    stats
 
-	stop chan struct{}
-	done sync.WaitGroup
+	ctx    context.Context // ends with Close
+	cancel context.CancelFunc
+	mu     sync.Mutex // guards the end of ctx against spawn
+	done   sync.WaitGroup
 }
 
 // inboxSize bounds the work that waits in the member loop's inbox.
@@ -89,8 +91,9 @@ const inboxSize = 4096
 func New(cfg *Config, node Node) *Decider {
 	d := &Decider{
 		cfg: *cfg, node: node, log: cfg.Log, now: cfg.Now, queues: make([]askQueue, cfg.Ranges),
-		inbox: make(chan func(quota.Time), inboxSize), wake: make(chan struct{}, 1), stop: make(chan struct{}),
+		inbox: make(chan func(quota.Time), inboxSize), wake: make(chan struct{}, 1),
 	}
+	d.ctx, d.cancel = context.WithCancel(context.Background())
 	ac := cfg.Aggregator
 	ac.Created = func(k quota.Key) { d.bucketEvent(quota.EventCreated, k) }
 	ac.Removed = func(k quota.Key) { d.bucketEvent(quota.EventRemoved, k) }
@@ -109,10 +112,23 @@ func (d *Decider) Start() {
 	d.done.Go(d.expireLoop)
 }
 
-// Close stops the goroutines that Start started, if any, and ends every wait.
+// Close stops all goroutines, waits for them, and ends every wait.
 func (d *Decider) Close() {
-	close(d.stop)
+	d.mu.Lock()
+	d.cancel()
+	d.mu.Unlock()
 	d.done.Wait()
+}
+
+// spawn runs f in a goroutine that Close waits for. It returns false after Close.
+func (d *Decider) spawn(f func()) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.ctx.Err() != nil {
+		return false
+	}
+	d.done.Go(f)
+	return true
 }
 
 // AddCalls registers the peer calls that a Decider answers.

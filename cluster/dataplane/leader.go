@@ -38,7 +38,7 @@ func (d *Decider) ask(a quota.Ask, wait time.Duration) (quota.Answer, error) {
 		return quota.Answer{}, errNotAsked
 	}
 	if start {
-		go d.askAll(r, q)
+		d.spawn(func() { d.askAll(r, q) })
 	}
 	timer := time.NewTimer(wait)
 	defer timer.Stop()
@@ -46,7 +46,7 @@ func (d *Decider) ask(a quota.Ask, wait time.Duration) (quota.Answer, error) {
 	case <-req.done:
 		return req.answer, req.err
 	case <-timer.C:
-	case <-d.stop:
+	case <-d.ctx.Done():
 	}
 	return quota.Answer{}, q.cancel(req)
 }
@@ -59,10 +59,14 @@ func (d *Decider) askOwn(r quota.RangeID, a quota.Ask, wait time.Duration) ([]qu
 		return nil, errNotAsked
 	}
 	done := make(chan []quota.Answer, 1)
-	go func() {
+	started := d.spawn(func() {
 		defer d.asking.Add(-1)
 		done <- d.cfg.Replicas.Of(r).Decide([]quota.Ask{a})
-	}()
+	})
+	if !started {
+		d.asking.Add(-1)
+		return nil, errNotAsked
+	}
 	timer := time.NewTimer(wait)
 	defer timer.Stop()
 	select {
@@ -70,7 +74,7 @@ func (d *Decider) askOwn(r quota.RangeID, a quota.Ask, wait time.Duration) ([]qu
 		return out, nil
 	case <-timer.C:
 		return nil, errNoAnswer
-	case <-d.stop:
+	case <-d.ctx.Done():
 		return nil, errNoAnswer
 	}
 }
@@ -189,7 +193,7 @@ func (d *Decider) askLeader(r quota.RangeID, batch []*decideRequest) ([]*peerv1.
 	for _, req := range batch {
 		msg.Asks = append(msg.Asks, peerproto.EncodeAsk(&req.ask))
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), d.cfg.AskWait)
+	ctx, cancel := context.WithTimeout(d.ctx, d.cfg.AskWait)
 	defer cancel()
 	c, err := d.node.Call(ctx, to, &peerv1.Call{Body: &peerv1.Call_Ask{Ask: msg}})
 	switch {

@@ -1,10 +1,64 @@
 package dataplane
 
 import (
+	"context"
+	"log/slog"
+	"sync/atomic"
 	"testing"
+	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
+	peerv1 "github.com/quorate/quorate/api/gen/quorate/peer/v1"
+	"github.com/quorate/quorate/cluster/replica"
 	"github.com/quorate/quorate/internal/quota"
 )
+
+// silentNode knows a leader that does not answer.
+type silentNode struct {
+	noNode
+	asked chan struct{}
+	calls atomic.Int32 // under way
+}
+
+func (n *silentNode) Leader(quota.RangeID) quota.NodeID { return "n2" }
+
+func (n *silentNode) Call(ctx context.Context, _ quota.NodeID, _ *peerv1.Call) (*peerv1.Call, error) {
+	n.calls.Add(1)
+	defer n.calls.Add(-1)
+	close(n.asked)
+	<-ctx.Done()
+	time.Sleep(10 * time.Millisecond)
+	return nil, ctx.Err()
+}
+
+// TestCloseEndsQuestions checks that no question to a leader outlives Close, and that Close does not wait for
+// the answer.
+func TestCloseEndsQuestions(t *testing.T) {
+	d := alone(t, limit("soft", 10, quota.Soft))
+	n := &silentNode{asked: make(chan struct{})}
+	d.node, d.cfg.AskWait = n, time.Minute
+	d.cfg.Replicas = replica.New(&replica.Config{
+		Self: "n1", Ranges: 1, Now: d.now, AskWait: time.Minute, Log: slog.New(slog.DiscardHandler), Registry: prometheus.NewRegistry(),
+	}, nil)
+	answered := make(chan error, 1)
+	go func() {
+		_, err := d.ask(quota.Ask{Key: quota.Key{Key: "k"}}, time.Minute)
+		answered <- err
+	}()
+	<-n.asked
+	began := time.Now()
+	d.Close()
+	if left := n.calls.Load(); left != 0 || time.Since(began) > 10*time.Second {
+		t.Errorf("%d questions are left after %v", left, time.Since(began))
+	}
+	if err := <-answered; err == nil {
+		t.Error("an answer of a closed node")
+	}
+	if _, err := d.ask(quota.Ask{Key: quota.Key{Key: "k"}}, time.Minute); err == nil {
+		t.Error("a question to a closed node")
+	}
+}
 
 // TestHotKeyLeavesPlaces checks that decide requests about one key leave slots for other keys, and that
 // requests that were sent or canceled no longer take a slot.

@@ -19,7 +19,7 @@ func (d *Decider) memberLoop() {
 	var room aggregator.Buffer
 	for {
 		select {
-		case <-d.stop:
+		case <-d.ctx.Done():
 			return
 		case f := <-d.inbox:
 			d.work(f)
@@ -75,7 +75,7 @@ func (d *Decider) work(f func(quota.Time)) {
 func (d *Decider) OnMemberLoop(f func(now quota.Time)) {
 	select {
 	case d.inbox <- f:
-	case <-d.stop:
+	case <-d.ctx.Done():
 	}
 }
 

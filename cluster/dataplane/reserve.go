@@ -344,7 +344,7 @@ func (d *Decider) expireLoop() {
 	defer tick.Stop()
 	for {
 		select {
-		case <-d.stop:
+		case <-d.ctx.Done():
 			return
 		case <-tick.C:
 			d.expire(d.now())
