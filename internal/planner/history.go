@@ -175,8 +175,10 @@ func (s *Planner) stepOf(req *quoratev1.HistoryRequest, t timeRange) (int, error
 	d := req.Step.AsDuration()
 	i := slices.IndexFunc(steps, func(x pointStep) bool { return time.Duration(x.seconds)*time.Second == d })
 	switch n := t.seconds(); {
-	case i < 0 || req.Key != "" && i == 0:
-		return 0, apierr.Invalid("step", "is %v; must be 1s (not of a key), 1m or 1h", d)
+	case i == 0 && req.Key != "":
+		return 0, apierr.Invalid("step", "is 1s, and seconds of single keys are not recorded; must be 1m or 1h")
+	case i < 0:
+		return 0, apierr.Invalid("step", "is %v; must be 1s, 1m or 1h; for a key 1m or 1h", d)
 	case n/int64(steps[i].seconds) > MaxPoints:
 		return 0, apierr.Invalid("step", "is %v, which makes %d points; at most %d: choose a longer step or a shorter time", d, n/int64(steps[i].seconds), MaxPoints)
 	case req.Key != "" && t.points(steps[i].seconds) > mostOfKey:
@@ -374,7 +376,7 @@ func statement(c *quoratev1.Coverage) string {
 	case c.SecondsComplete >= SinceBegun(c):
 		text += "complete"
 	case c.SecondsComplete == 0:
-		text += fmt.Sprintf("the %s is incomplete: a node has not reported everything, or the history began later", spanText(c.SecondsTotal))
+		text += fmt.Sprintf("no point of %s is complete: a node has not reported everything, or the history began later", spanText(c.SecondsTotal))
 	default:
 		text += fmt.Sprintf("complete for %s of %s", spanText(c.SecondsComplete), spanText(SinceBegun(c)))
 	}

@@ -34,7 +34,7 @@ func TestHistory(t *testing.T) {
 	if c := res.Coverage; c.SecondsTotal != 10 || c.SecondsComplete != 0 || c.SecondsKnown != 10 || strings.Join(c.Missing, " ") != "n2" || !c.MissingSince.AsTime().Equal(apitest.Noon.Add(-10*time.Second)) {
 		t.Errorf("%v", c)
 	}
-	if got := incomplete(res.Coverage); got != "the 10s is incomplete: a node has not reported everything, or the history began later; missing n2 from 11:59:50 on 2026-11-22" {
+	if got := incomplete(res.Coverage); got != "no point of 10s is complete: a node has not reported everything, or the history began later; missing n2 from 11:59:50 on 2026-11-22" {
 		t.Errorf("%q", got)
 	}
 	res, err = s.History(t.Context(), &quoratev1.HistoryRequest{Namespace: "web", Limit: "login", Key: "a", From: ago(2 * time.Minute)})
@@ -152,14 +152,14 @@ func TestHistoryHourOfKey(t *testing.T) {
 func TestHistoryFaults(t *testing.T) {
 	s := newPlannerOf(apitest.NewPast(t))
 	for want, req := range map[string]*quoratev1.HistoryRequest{
-		"namespace":                         {Limit: "login"},
-		"limit":                             {Namespace: "web"},
-		"from: is 2026-11-22T13:00:00Z":     {From: timestamppb.New(apitest.Noon.Add(time.Hour))},
-		"at most three years":               {From: ago(4 * 365 * day)},
-		"step: is 2s; must be 1s":           {Step: durationpb.New(2 * time.Second)},
-		"which makes 86400 points":          {Step: durationpb.New(time.Second), From: ago(day)},
-		"1s (not of a key)":                 {Key: "a", Step: durationpb.New(time.Second)},
-		"1440 points; at most 61 for a key": {Key: "a", Step: durationpb.New(time.Minute), From: ago(day)},
+		"namespace":                               {Limit: "login"},
+		"limit":                                   {Namespace: "web"},
+		"from: is 2026-11-22T13:00:00Z":           {From: timestamppb.New(apitest.Noon.Add(time.Hour))},
+		"at most three years":                     {From: ago(4 * 365 * day)},
+		"step: is 2s; must be 1s":                 {Step: durationpb.New(2 * time.Second)},
+		"which makes 86400 points":                {Step: durationpb.New(time.Second), From: ago(day)},
+		"seconds of single keys are not recorded": {Key: "a", Step: durationpb.New(time.Second)},
+		"1440 points; at most 61 for a key":       {Key: "a", Step: durationpb.New(time.Minute), From: ago(day)},
 	} {
 		if req.Namespace+req.Limit == "" {
 			req.Namespace, req.Limit = "web", "login"

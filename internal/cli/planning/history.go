@@ -16,6 +16,7 @@ import (
 	"github.com/quorate/quorate/internal/cli/render"
 	"github.com/quorate/quorate/internal/phrase"
 	"github.com/quorate/quorate/internal/planner"
+	"github.com/quorate/quorate/internal/quota"
 )
 
 // looking holds the flags of commands that query the past.
@@ -80,7 +81,7 @@ func incompleteText(c *quoratev1.Coverage) string {
 		parts = append(parts, fmt.Sprintf("covers %d of %d ranges", c.RangesCovered, c.RangesTotal))
 	}
 	if c.SecondsComplete == 0 && c.SecondsTotal > 0 && c.SecondsKnown > 0 {
-		parts = append(parts, fmt.Sprintf("the %s is incomplete: a node has not reported everything, or the history began later", seconds(c.SecondsTotal)))
+		parts = append(parts, fmt.Sprintf("no point of %s is complete: a node has not reported everything, or the history began later", seconds(c.SecondsTotal)))
 	} else if total := planner.SinceBegun(c); c.SecondsComplete < total && c.SecondsKnown > 0 {
 		parts = append(parts, fmt.Sprintf("all nodes have reported %s of %s", seconds(c.SecondsComplete), seconds(total)))
 	}
@@ -145,14 +146,13 @@ func (o *pastOptions) run(cmd *cobra.Command, args []string) error {
 		return err
 	}
 	if len(args) == 0 || !strings.Contains(args[0], "/") { // no limit named
-		namespace := ""
-		if len(args) > 0 {
-			namespace = args[0]
-		}
-		if o.output.Format == "parquet" || o.output.Format == "openmetrics" {
-			return exit.Usagef("-o %s: needs a LIMIT", o.output.Format)
-		}
-		return ask(cmd, &o.looking, quoratev1.RateServiceClient.HistoryLimits, &quoratev1.HistoryLimitsRequest{Namespace: namespace, From: from, To: to, Top: o.top}, printUsed)
+		return o.listLimits(cmd, strings.Join(args, ""), from, to)
+	}
+	if cmd.Flags().Changed("top") {
+		return exit.Usagef("--top: is for a list of limits, without LIMIT; leave it out")
+	}
+	if o.output.Format == "parquet" && render.OnTerminal(cmd.OutOrStdout()) {
+		return exit.Usagef("-o parquet: is not for terminals; redirect the output into a file, such as > history.parquet")
 	}
 	name, err := limits.ParseRecorded(args[0])
 	if err != nil {
@@ -176,6 +176,39 @@ func (o *pastOptions) run(cmd *cobra.Command, args []string) error {
 	return o.output.Print(cmd, res, func(p *render.Page) { printHistory(p, res) })
 }
 
+// listLimits prints the limits of a namespace, or of all.
+func (o *pastOptions) listLimits(cmd *cobra.Command, namespace string, from, to *timestamppb.Timestamp) error {
+	switch {
+	case o.output.Format == "parquet" || o.output.Format == "openmetrics":
+		return exit.Usagef("-o %s: needs a LIMIT", o.output.Format)
+	case o.key != "":
+		return exit.Usagef("--key: needs a LIMIT")
+	case o.step != 0:
+		return exit.Usagef("--step: needs a LIMIT")
+	}
+	if err := o.checkTop(); err != nil {
+		return err
+	}
+	req := &quoratev1.HistoryLimitsRequest{Namespace: namespace, From: from, To: to, Top: o.top}
+	res, err := fetch(cmd, &o.looking, quoratev1.RateServiceClient.HistoryLimits, req)
+	if err != nil {
+		return err
+	}
+	if len(res.Limits) == 0 && namespace != "" && namespace != quota.AccountNamespace {
+		if err := limits.CheckScope(cmd.Context(), &o.Targets, namespace); err != nil {
+			return err
+		}
+	}
+	return o.output.Print(cmd, res, func(p *render.Page) { printUsed(p, res) })
+}
+
+func (o *pastOptions) checkTop() error {
+	if o.top < 1 || o.top > 1000 {
+		return exit.Usagef("--top %d: must be 1 to 1000", o.top)
+	}
+	return nil
+}
+
 func newHistoryKeysCommand() *cobra.Command {
 	var o pastOptions
 	cmd := &cobra.Command{
@@ -189,6 +222,9 @@ the printed one, and the last line bounds every key that is not listed.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			name, err := limits.ParseRecorded(args[0])
 			if err != nil {
+				return err
+			}
+			if err := o.checkTop(); err != nil {
 				return err
 			}
 			from, to, err := o.stretch()

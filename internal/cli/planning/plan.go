@@ -3,6 +3,7 @@ package planning
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -14,25 +15,20 @@ import (
 	"github.com/quorate/quorate/internal/cli/limits"
 	"github.com/quorate/quorate/internal/cli/remote"
 	"github.com/quorate/quorate/internal/cli/render"
+	"github.com/quorate/quorate/internal/cli/usage"
 	"github.com/quorate/quorate/internal/phrase"
 	"github.com/quorate/quorate/internal/quota"
 )
 
 // NewPlanCommand returns "quorate plan".
 func NewPlanCommand() *cobra.Command {
-	cmd := &cobra.Command{
-		Use:   "plan",
-		Short: "Find the right limits from recorded demand",
-		Long: `Find the right limits from recorded demand: how full they are, what another rule
+	return usage.Group("plan", "Find the right limits from recorded demand",
+		`Find the right limits from recorded demand: how full they are, what another rule
 would have refused, when demand will exceed them, and which keys are noisy.
 
 Every answer states its quality: exact, between two bounds, or an estimate; and
 which ranges and nodes are missing.`,
-		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
-	}
-	cmd.AddCommand(newHeadroomCommand(), newWhatIfCommand(), newSuggestCommand(), newForecastCommand(), newNoisyCommand(), newPlanReportCommand())
-	return cmd
+		newHeadroomCommand(), newWhatIfCommand(), newSuggestCommand(), newForecastCommand(), newNoisyCommand(), newPlanReportCommand())
 }
 
 // planned parses the limit of a command, and its times.
@@ -109,7 +105,12 @@ func newWhatIfCommand() *cobra.Command {
 	var o looking
 	var rate, kind string
 	var burst int64
-	_, kinds := apijson.EnumOf(quoratev1.Kind(0).Descriptor(), "")
+	var kinds []string
+	for _, k := range quota.Kinds() {
+		if k.Periods() {
+			kinds = append(kinds, k.String())
+		}
+	}
 	cmd := &cobra.Command{
 		Use:   "what-if LIMIT",
 		Short: "Print what another rule would have refused of recorded demand",
@@ -134,10 +135,10 @@ refuses what it did refuse.`,
 				req.Burst = &burst
 			}
 			if kind != "" {
-				n, _ := apijson.EnumOf(req.Kind.Descriptor(), kind)
-				if n == 0 {
-					return exit.Usagef("--kind %q: must be one of %s", kind, strings.Join(kinds[:5], ", "))
+				if !slices.Contains(kinds, kind) {
+					return exit.Usagef("--kind %q: must be one of %s", kind, strings.Join(kinds, ", "))
 				}
+				n, _ := apijson.EnumOf(req.Kind.Descriptor(), kind)
 				req.Kind = quoratev1.Kind(n)
 			}
 			if rate == "" && req.Burst == nil && kind == "" {
@@ -151,8 +152,8 @@ refuses what it did refuse.`,
 	o.addFlags(cmd, "1h")
 	cmd.Flags().StringVar(&rate, "rate", "", "the rate, such as 20/s (default: as now)")
 	cmd.Flags().Int64Var(&burst, "burst", 0, "the burst, of buckets (default: as now)")
-	cmd.Flags().StringVar(&kind, "kind", "", "algorithm: bucket, fixed, sliding, periodic (default: as now)")
-	render.CompleteWords(cmd, "kind", "bucket", "fixed", "sliding", "periodic")
+	cmd.Flags().StringVar(&kind, "kind", "", "algorithm: "+strings.Join(kinds, ", ")+" (default: as now)")
+	render.CompleteWords(cmd, "kind", kinds...)
 	o.output.AddFlags(cmd, "table", "csv", "json")
 	return cmd
 }
@@ -357,7 +358,7 @@ func printNoisy(p *render.Page, res *quoratev1.NoisyResponse) {
 	}
 	p.TableOr(tbl, "")
 	if res.Known > 2 { // otherwise a remark says how few there are
-		fmt.Fprintf(p, "%d keys are known; the median key attempted %d tokens\n", res.Known, res.Median)
+		fmt.Fprintf(p, "known keys: %d; the median attempted %s\n", res.Known, phrase.Plural(int(res.Median), "token"))
 	}
 	if len(res.Statements) > 0 {
 		bullets(p, res.Statements)
