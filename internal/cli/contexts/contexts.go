@@ -12,23 +12,20 @@ import (
 	"github.com/quorate/quorate/internal/cli/exit"
 	"github.com/quorate/quorate/internal/cli/remote"
 	"github.com/quorate/quorate/internal/cli/render"
+	"github.com/quorate/quorate/internal/cli/usage"
 	"github.com/quorate/quorate/internal/phrase"
 )
 
 // NewCommand returns "quorate context".
 func NewCommand() *cobra.Command {
-	cmd := &cobra.Command{
-		Use:   "context",
-		Short: "Manage contexts: named clusters with addresses and credentials",
-		Long: `A context is a name for a cluster: the addresses of its nodes, the directory
+	return usage.Group("context", "Manage contexts: named clusters with addresses and credentials",
+		`A context is a name for a cluster: the addresses of its nodes, the directory
 with TLS files, and the file with a bearer token. Commands use the current
 context, or the one that --context or QUORATE_CONTEXT names.
 
 The contexts are in QUORATE_CONFIG, by default quorate/config.yaml in the user's
 configuration directory (~/.config on Linux).`,
-	}
-	cmd.AddCommand(newListCommand(), newGetCommand(), newCurrentCommand(), newSetCommand(), newUseCommand(), newDeleteCommand())
-	return cmd
+		newListCommand(), newGetCommand(), newCurrentCommand(), newSetCommand(), newUseCommand(), newDeleteCommand())
 }
 
 // shown is a context as data.
@@ -158,6 +155,14 @@ change. The first context becomes the current one.`,
 						}
 						*path.to = abs
 					}
+				}
+				for _, a := range given.Addresses {
+					if !remote.IsAddress(a) {
+						return nil, exit.Usagef("--addr %q: must be host:port, such as 127.0.0.1:7412", a)
+					}
+				}
+				if len(x.Addresses) == 0 {
+					return nil, exit.Usagef("--addr is missing; give the gRPC addresses of the nodes, such as 127.0.0.1:7412")
 				}
 				if err := x.Validate(); err != nil {
 					return nil, exit.Invalid(err)

@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 
@@ -191,6 +192,9 @@ func ParseKey(limit, key string) (quota.Key, error) {
 	}
 	if len(key) > quota.MaxKeyLen {
 		return quota.Key{}, exit.Usagef("key: is %d bytes; at most %d", len(key), quota.MaxKeyLen)
+	}
+	if !utf8.ValidString(key) {
+		return quota.Key{}, exit.Usagef("key: %q: must be UTF-8", key)
 	}
 	if key == "" {
 		key = quota.WholeKey

@@ -7,9 +7,9 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"net"
 	"os"
 	"path/filepath"
+	"regexp"
 	"runtime"
 	"slices"
 	"strings"
@@ -89,10 +89,14 @@ func ReadConfig() (*Config, error) {
 		err = c.validate()
 	}
 	if err != nil {
-		return nil, exit.Invalid(fmt.Errorf("contexts in %s: %w", path, err))
+		text := unknownField.ReplaceAllString(strings.TrimPrefix(err.Error(), "yaml: construct errors: "), "unknown field $1")
+		return nil, exit.Errorf(exit.Usage, "contexts in %s: %s", path, text)
 	}
 	return c, nil
 }
+
+// unknownField matches the words of the YAML library for a field that a struct does not have.
+var unknownField = regexp.MustCompile(`field (\S+) not found in type [\w.]+`)
 
 // Find returns the context of a name, or nil.
 func (c *Config) Find(name string) *Context {
@@ -145,7 +149,7 @@ func (x *Context) Validate() error {
 		return fmt.Errorf("addresses: %d; must be 1 to %d of the form host:port, such as 127.0.0.1:7412", len(x.Addresses), MaxNodes)
 	}
 	for i, a := range x.Addresses {
-		if _, port, err := net.SplitHostPort(a); err != nil || port == "" {
+		if !IsAddress(a) {
 			return fmt.Errorf("addresses[%d]: %q: must be host:port, such as 127.0.0.1:7412", i, a)
 		}
 	}
@@ -275,8 +279,8 @@ func (t *Targets) local() bool {
 }
 
 // choose returns the value of a setting: a flag's; else that of a context named by --context, the
-// environment, or another context, in this order.
-func (t *Targets) choose(flag, variable string, of func(*Context) string) string {
+// environment, or another context, in this order. from names the source.
+func (t *Targets) choose(name, flag, variable string, of func(*Context) string) (value, from string) {
 	_ = t.settle() // Resolve and Credentials return the error
 	in := ""
 	if t.context != nil {
@@ -285,19 +289,19 @@ func (t *Targets) choose(flag, variable string, of func(*Context) string) string
 	env := os.Getenv(variable)
 	switch {
 	case flag != "":
-		return flag
-	case env == "" || in != "" && t.contextName != "":
-		return in
+		return flag, "--" + name
+	case in != "" && (env == "" || t.contextName != ""):
+		return in, fmt.Sprintf("context %s: %s", t.context.Name, strings.ReplaceAll(name, "-", "_"))
 	}
-	return env
+	return env, variable
 }
 
-// TLSDirectory returns the directory with the credentials; empty without TLS.
-func (t *Targets) TLSDirectory() string {
-	return t.choose(t.TlsDir, "QUORATE_TLS_DIR", func(x *Context) string { return x.TLSDir })
+// TLSDirectory returns the directory with the credentials, empty without TLS, and what named it.
+func (t *Targets) TLSDirectory() (dir, from string) {
+	return t.choose("tls-dir", t.TlsDir, "QUORATE_TLS_DIR", func(x *Context) string { return x.TLSDir })
 }
 
-// BearerFile returns the file with the bearer token; empty without one.
-func (t *Targets) BearerFile() string {
-	return t.choose(t.TokenFile, "QUORATE_TOKEN_FILE", func(x *Context) string { return x.TokenFile })
+// BearerFile returns the file with the bearer token, empty without one, and what named it.
+func (t *Targets) BearerFile() (file, from string) {
+	return t.choose("token-file", t.TokenFile, "QUORATE_TOKEN_FILE", func(x *Context) string { return x.TokenFile })
 }

@@ -61,7 +61,9 @@ func TestPrecedence(t *testing.T) {
 				t.Fatal(err)
 			}
 			addrs, err := tgt.Resolve()
-			if got := strings.Join([]string{strings.Join(addrs, ","), tgt.TLSDirectory(), tgt.BearerFile()}, " "); err != nil || got != c.want {
+			dir, _ := tgt.TLSDirectory()
+			file, _ := tgt.BearerFile()
+			if got := strings.Join([]string{strings.Join(addrs, ","), dir, file}, " "); err != nil || got != c.want {
 				t.Errorf("%q, %v; want %q", got, err, c.want)
 			}
 		})

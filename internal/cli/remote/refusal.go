@@ -144,10 +144,10 @@ func (t *Targets) NoneAnswers(addrs []string, last error) error {
 	text, list := status.Convert(last).Message(), strings.Join(addrs, ", ")
 	has := func(part string) bool { return strings.Contains(text, part) }
 	cause := pki.ConnectionCause(text)
-	secure := t.TLSDirectory()
+	secure, from := t.TLSDirectory()
 	switch wrong := WrongPort(last); {
 	case wrong == noTLS:
-		return exit.Errorf(exit.Unreachable, "%s is %s, but --tls-dir, QUORATE_TLS_DIR or the context asks for it (%s): %s; or leave the directory out", list, wrong, secure, wantsGRPC)
+		return exit.Errorf(exit.Unreachable, "%s is %s, but %s asks for it (%s): %s; or leave the directory out", list, wrong, from, secure, wantsGRPC)
 	case wrong != "":
 		return exit.Errorf(exit.Unreachable, "%s is %s: %s", list, wrong, wantsGRPC)
 	case secure == "" && has("connection error") && (has("EOF") || has("reset")):

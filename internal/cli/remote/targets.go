@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -128,7 +129,7 @@ func (t *Targets) Resolve() ([]string, error) {
 	}
 	if addrs, from := t.named(); len(addrs) > 0 {
 		for _, a := range addrs {
-			if _, port, err := net.SplitHostPort(a); err != nil || port == "" {
+			if !IsAddress(a) {
 				return nil, exit.Usagef("%s %q: must be host:port, such as 127.0.0.1:7412", from, a)
 			}
 		}
@@ -148,6 +149,16 @@ func (t *Targets) Resolve() ([]string, error) {
 		addrs[k] = fmt.Sprintf("127.0.0.1:%d", GRPCPort(t.basePort, k+1))
 	}
 	return addrs, nil
+}
+
+// IsAddress reports whether a text is host:port, with a port by number or by name.
+func IsAddress(text string) bool {
+	_, port, err := net.SplitHostPort(text)
+	if err != nil || port == "" {
+		return false
+	}
+	n, err := strconv.Atoi(port)
+	return err != nil || n >= 1 && n <= 65535
 }
 
 // Dial connects to a node with the credentials that flags or environment name.

@@ -111,7 +111,7 @@ func rotate(cmd *cobra.Command, t *remote.Targets, who accounts.Identity, output
 		return err
 	}
 	trustOut := ""
-	if dir := t.TLSDirectory(); dir != "" {
+	if dir, _ := t.TLSDirectory(); dir != "" {
 		trustOut = filepath.Join(dir, server.TrustFile)
 	}
 	return printAuthority(cmd, output, trustOut, res, func(*render.Page) {})

@@ -159,14 +159,14 @@ func confirmFinish(cmd *cobra.Command, t *remote.Targets, who accounts.Identity,
 }
 
 func ownIsEarlier(t *remote.Targets, res *quoratev1.RotateAuthorityResponse) error {
-	dir := t.TLSDirectory()
-	if dir == "" || t.BearerFile() != "" {
+	if file, _ := t.BearerFile(); file != "" {
 		return nil
 	}
-	store, err := remote.OpenCredentials(dir)
-	if err != nil {
+	store, err := t.OpenCredentials()
+	if store == nil {
 		return err
 	}
+	dir, _ := t.TLSDirectory()
 	if st := store.Status(); st.Issuer != (pki.Hash{}) && st.Issuer.String() != res.Fingerprint {
 		return exit.Usagef("--finish: your own certificate, in %s, is of the earlier authority, and would be refused too; renew it first: quorate cert issue --name %s --out %s --replace", dir, st.Identity.Name, dir)
 	}

@@ -16,15 +16,21 @@ import (
 
 // Group returns a command that only groups subcommands.
 func Group(use, short, long string, commands ...*cobra.Command) *cobra.Command {
+	cmd := &cobra.Command{Use: use, Short: short, Long: long}
+	cmd.AddCommand(commands...)
+	group(cmd, commands)
+	return cmd
+}
+
+// group makes cmd report that it needs one of its subcommands, or an unknown one.
+func group(cmd *cobra.Command, commands []*cobra.Command) {
+	use := cmd.Name()
 	var names []string
 	for _, c := range commands {
 		names = append(names, c.Name())
 	}
-	cmd := &cobra.Command{
-		Use: use, Short: short, Long: long,
-		RunE: func(*cobra.Command, []string) error {
-			return exit.Usagef("%s: give a command: %s", use, strings.Join(names, ", "))
-		},
+	cmd.RunE = func(*cobra.Command, []string) error {
+		return exit.Usagef("%s: give a command: %s", use, strings.Join(names, ", "))
 	}
 	cmd.Args = func(cmd *cobra.Command, args []string) error {
 		if len(args) == 0 {
@@ -44,14 +50,28 @@ func Group(use, short, long string, commands ...*cobra.Command) *cobra.Command {
 	}
 	// Report an unknown command before an unknown flag.
 	cmd.FParseErrWhitelist.UnknownFlags = true
-	cmd.AddCommand(commands...)
-	return cmd
 }
 
 // Explain makes all commands answer an invalid command line with what would be right.
 func Explain(root *cobra.Command) {
 	root.SetFlagErrorFunc(wrongFlag)
 	explainArguments(root)
+	root.InitDefaultHelpCmd()
+	for _, cmd := range root.Commands() {
+		switch cmd.Name() {
+		case "completion":
+			group(cmd, cmd.Commands())
+		case "help":
+			help := cmd.Run
+			cmd.Run, cmd.RunE = nil, func(cmd *cobra.Command, args []string) error {
+				if _, _, err := root.Find(args); err != nil {
+					return exit.Usagef("%w", err)
+				}
+				help(cmd, args)
+				return nil
+			}
+		}
+	}
 }
 
 func explainArguments(cmd *cobra.Command) {
@@ -102,11 +122,13 @@ func needlessArgument(cmd *cobra.Command, arg string) error {
 
 // suggestion returns the name of the subcommand of cmd that was most likely meant, or "".
 func suggestion(cmd *cobra.Command, typed string) string {
-	cmd.SuggestionsMinimumDistance = 2
-	if near := cmd.SuggestionsFor(typed); len(near) > 0 {
-		return near[0]
+	var names []string
+	for _, sub := range cmd.Commands() {
+		if sub.IsAvailableCommand() {
+			names = append(names, sub.Name())
+		}
 	}
-	return ""
+	return suggest.Word(typed, names)
 }
 
 var (
@@ -153,16 +175,20 @@ func commandsNamed(root *cobra.Command, name string) string {
 // rootCommand matches the library's error for an unknown command below the root.
 var rootCommand = regexp.MustCompile(`^unknown command "(.+)" for "quorate"`)
 
-// Text returns the text of an error. For an unknown command it adds which group has one of that
-// name.
+// Text returns the text of an error. For an unknown command it adds which one was most likely meant.
 func Text(root *cobra.Command, err error) string {
-	text := strings.ReplaceAll(err.Error(), "\n\n", "\n")
-	if m := rootCommand.FindStringSubmatch(text); m != nil {
-		if right := commandsNamed(root, m[1]); right != "" {
-			return fmt.Sprintf("unknown command %q; did you mean %s?", m[1], right)
-		}
+	m := rootCommand.FindStringSubmatch(err.Error())
+	if m == nil {
+		return err.Error()
 	}
-	return text
+	right := commandsNamed(root, m[1])
+	if near := suggestion(root, m[1]); right == "" && near != "" {
+		right = strconv.Quote(root.Name() + " " + near)
+	}
+	if right == "" {
+		return fmt.Sprintf("unknown command %q", m[1])
+	}
+	return fmt.Sprintf("unknown command %q; did you mean %s?", m[1], right)
 }
 
 // wrongFlag explains an unknown flag by the one that was meant or by the valid ones, and an invalid
@@ -191,7 +217,7 @@ func wrongFlag(cmd *cobra.Command, err error) error {
 		case kind == "duration":
 			must = "a duration with its unit, such as 500ms or 1h30m"
 		case !number:
-			return err // keep the flag's own words
+			return exit.Usagef("--%s %q: %w", wrong.GetFlag().Name, wrong.GetValue(), wrong.Unwrap())
 		case kind == "bool":
 			must = "true or false"
 		case strings.HasPrefix(kind, "float"):
