@@ -173,8 +173,8 @@ func TestVirtualFaults(t *testing.T) {
 		{log + limits + "--addr 127.0.0.1:1", exit.Usage, "--addr: is only for"},
 		{log + " --limits ../../examples/limits.yaml", exit.Usage, "no limit of ../../examples/limits.yaml has a match; name one of its "},
 		{log + " --limits " + exampleLog, exit.Usage, "access.log:1216:107: is not valid YAML"},
-		{"--log testdata/virtual.yaml" + limits, exit.No, "has no line in combined format"},
-		{"--log missing" + limits, exit.No, syscall.ENOENT.Error()},
+		{"--log testdata/virtual.yaml" + limits, exit.Usage, "has no line in combined format"},
+		{"--log missing" + limits, exit.Usage, syscall.ENOENT.Error()},
 	} {
 		if out, messages, code := virtually(t, c.flags); code != c.code || out != "" || !strings.Contains(messages, c.want) {
 			t.Errorf("%s\n exit code %d, want %d\n%s%s\n want %q", c.flags, code, c.code, out, messages, c.want)
@@ -205,12 +205,12 @@ func TestLogsAsTheyAre(t *testing.T) {
 		code int
 		want []string
 	}{
-		"years between":     {line("17/May/1995:10:05:03") + two, exit.OK, []string{"3 requests of 1 keys (ip), 1995-05-17 10:05:03 to 2015-05-17 10:05:04 UTC", "admitted     3"}},
-		"the epoch":         {two + line("01/Jan/1970:00:00:00"), exit.OK, []string{"2 requests of 1 keys", "1, left out (line 3: time 1970-01-01T00:00:00Z: is before 1990"}},
+		"years between":     {line("17/May/1995:10:05:03") + two, exit.OK, []string{"3 requests of 1 key (ip), 1995-05-17 10:05:03 to 2015-05-17 10:05:04 UTC", "admitted     3"}},
+		"the epoch":         {two + line("01/Jan/1970:00:00:00"), exit.OK, []string{"2 requests of 1 key", "1, left out (line 3: time 1970-01-01T00:00:00Z: is before 1990"}},
 		"the year 1":        {two + line("01/Jan/0001:00:00:00"), exit.OK, []string{"2015-05-17 10:05:03 to 2015-05-17", "line 3: time 0001-01-01T00:00:00Z"}},
-		"the year 9999":     {two + line("01/Jan/9999:00:00:00"), exit.OK, []string{"2 requests of 1 keys", "line 3: time 9999-01-01T00:00:00Z: is in the future"}},
-		"a byte order mark": {"\ufeff" + two, exit.OK, []string{"2 requests of 1 keys"}},
-		"gzip":              {packed.String(), exit.OK, []string{"2 requests of 1 keys"}},
+		"the year 9999":     {two + line("01/Jan/9999:00:00:00"), exit.OK, []string{"2 requests of 1 key", "line 3: time 9999-01-01T00:00:00Z: is in the future"}},
+		"a byte order mark": {"\ufeff" + two, exit.OK, []string{"2 requests of 1 key"}},
+		"gzip":              {packed.String(), exit.OK, []string{"2 requests of 1 key"}},
 		"zstd":              {"\x28\xb5\x2f\xfd and more", exit.Fault, []string{"is compressed with zstd; decompress it"}},
 	} {
 		t.Run(name, func(t *testing.T) {

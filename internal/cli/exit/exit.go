@@ -22,10 +22,10 @@ const (
 // CodesHelp lists the exit codes for help texts.
 const CodesHelp = `  0  success, or the answer is yes
   1  the answer is no: a check was refused, operations on accounts were not
-     applied, limits differ, a file has findings
-     (with --strict), a converted file has notes, a scenario of sim did not end
-     as it expects, the cluster is not healthy (status --check), or refuses the
-     change in its current state; of dev, serve, load and replay: they failed
+     applied, limits differ, a file has findings (with --strict), a converted
+     file has notes, a scenario of sim did not end as it expects, the cluster is
+     not healthy (status --check), or refuses the change in its current state;
+     of dev, serve, load and replay: they failed
   2  wrong usage, or an input that is not valid or cannot be read
   3  conflict: another caller changed the limits first, or a request id was
      used for other operations

@@ -203,7 +203,7 @@ func (r *replayer) read(ctx context.Context, stdin io.Reader) error {
 	if r.log != "-" {
 		f, err := os.Open(r.log)
 		if err != nil {
-			return err
+			return exit.Invalid(err)
 		}
 		defer f.Close() //nolint:errcheck // read only
 		in = f
@@ -213,7 +213,7 @@ func (r *replayer) read(ctx context.Context, stdin io.Reader) error {
 	select {
 	case err := <-done:
 		if err != nil {
-			return fmt.Errorf("%s: %w", r.log, err)
+			return exit.Errorf(exit.Usage, "%s: %w", r.log, err)
 		}
 	case <-ctx.Done():
 	}
@@ -225,7 +225,7 @@ func (r *replayer) read(ctx context.Context, stdin io.Reader) error {
 		if len(r.access.badShown) > 0 {
 			first = "; " + r.access.badShown[0]
 		}
-		return fmt.Errorf("%s: has no line in combined format (%d others%s)", r.log, r.access.bad, first)
+		return exit.Errorf(exit.Usage, "%s: has no line in combined format (%d others%s)", r.log, r.access.bad, first)
 	}
 	return nil
 }

@@ -108,7 +108,7 @@ func (r *replayer) report() *replayReport {
 
 func (r *replayReport) print(p *render.Page) {
 	fmt.Fprintf(p, "limit        %v\n", r.Limit)
-	fmt.Fprintf(p, "played       %d requests of %d keys in %.1f s to %d nodes (%s), at %gx\n", r.Requests, r.Keys, r.Seconds, r.Nodes, r.Skew, r.Speed)
+	fmt.Fprintf(p, "played       %s of %s in %.1f s to %s (%s), at %gx\n", phrase.Plural(int(r.Requests), "request"), phrase.Plural(r.Keys, "key"), r.Seconds, phrase.Plural(r.Nodes, "node"), r.Skew, r.Speed)
 	fmt.Fprintf(p, "key prefix   %s\n", r.Prefix)
 	if r.BadLines > 0 {
 		fmt.Fprintf(p, "bad lines    %d, left out (%s)\n", r.BadLines, strings.Join(r.BadShown, "; "))

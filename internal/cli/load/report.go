@@ -145,7 +145,7 @@ func mayAdmit(l *quota.Limit, elapsed time.Duration) int64 {
 
 func (r *loadReport) print(p *render.Page) {
 	fmt.Fprintf(p, "limit        %v\n", r.Limit)
-	fmt.Fprintf(p, "load         %g checks/s for %.1f s, %d keys (%s, seed %d), nodes %s, batches of %d\n", r.Rate, r.Seconds, r.Keys, r.Dist, r.Seed, r.Spread, r.Batch)
+	fmt.Fprintf(p, "load         %g checks/s for %.1f s, %s (%s, seed %d), nodes %s, batches of %d\n", r.Rate, r.Seconds, phrase.Plural(r.Keys, "key"), r.Dist, r.Seed, r.Spread, r.Batch)
 	fmt.Fprintf(p, "key prefix   %s\n\n", r.Prefix)
 	fmt.Fprintf(p, "offered      %d\nsent         %d\nanswered     %d (%.0f/s)\nallowed      %d\nrefused      %d\n", r.Offered, r.Sent, r.Answered, r.Throughput, r.Allowed, r.Refused)
 	fmt.Fprintf(p, "errors       %d", r.Errors)

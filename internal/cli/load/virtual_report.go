@@ -165,7 +165,7 @@ const logMoment = "2006-01-02 15:04:05"
 func (v *VirtualReport) print(p *render.Page) {
 	fmt.Fprintf(p, "limits       %s\n", v.File)
 	fmt.Fprintf(p, "nodes        %d, simulated (%s), sync %g ms, delay %g ms, seed %d\n", v.Nodes, v.Skew, v.SyncMS, v.DelayMS, v.Seed)
-	fmt.Fprintf(p, "log          %d requests of %d keys (%s), %s to %s UTC\n", v.Requests, v.Keys, v.KeyOf, v.From.Format(logMoment), v.To.Format(logMoment))
+	fmt.Fprintf(p, "log          %s of %s (%s), %s to %s UTC\n", phrase.Plural(int(v.Requests), "request"), phrase.Plural(v.Keys, "key"), v.KeyOf, v.From.Format(logMoment), v.To.Format(logMoment))
 	if v.BadLines > 0 {
 		fmt.Fprintf(p, "bad lines    %d, left out (%s)\n", v.BadLines, strings.Join(v.BadShown, "; "))
 	}
@@ -180,8 +180,8 @@ func (res *virtualResult) print(p *render.Page) {
 		texts = append(texts, t.Text)
 	}
 	fmt.Fprintf(p, "\nlimit        %s: %s, %s\n", res.Limit.Name, strings.Join(texts, " and "), res.Limit.Ceiling)
-	fmt.Fprintf(p, "attempted    %d by %d keys\nadmitted     %d\n", res.Attempted, res.KeysSeen, res.Admitted)
-	fmt.Fprintf(p, "refused      %d (%.2f%%) of %d keys\nwhy          %s\n", res.Refused, render.Percent(res.Refused, res.Attempted), res.KeysCut, render.Words(res.Why))
+	fmt.Fprintf(p, "attempted    %d by %s\nadmitted     %d\n", res.Attempted, phrase.Plural(res.KeysSeen, "key"), res.Admitted)
+	fmt.Fprintf(p, "refused      %d (%.2f%%) of %s\nwhy          %s\n", res.Refused, render.Percent(res.Refused, res.Attempted), phrase.Plural(res.KeysCut, "key"), render.Words(res.Why))
 	if len(res.Tiers) > 1 {
 		for _, t := range res.Tiers {
 			fmt.Fprintf(p, "by tier %-4d %d, %s\n", t.Tier, t.Refused, t.Text)

@@ -129,7 +129,7 @@ func (o *devOptions) loadLimits() ([]quota.Limit, string, error) {
 		return limits, "examples/limits.yaml (built in)", err
 	}
 	limits, err := config.LoadLimits(o.limits)
-	return limits, o.limits, err
+	return limits, o.limits, exit.Invalid(err)
 }
 
 // dir returns the data directory and a function that cleans it up at the end.

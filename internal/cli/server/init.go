@@ -43,7 +43,7 @@ func NewInitCommand() *cobra.Command {
 node's certificate, and the certificate of a first administrator. It starts
 nothing; the last lines of the output show the next steps.
 
-The number of ranges cannot change later; 64 suit up to about 64 nodes.`,
+The number of ranges cannot change later; 64 suit 3 to 16 nodes.`,
 		Example: `  quorate init --data /var/lib/quorate --node n1 --host 10.0.0.1
   quorate init --data /var/lib/quorate --cluster prod --node n1 --host 10.0.0.1 --zone eu-1a --ranges 128`,
 		Args: cobra.NoArgs,
@@ -91,6 +91,14 @@ func (o *initOptions) prepare() (s config.Node, text string, err error) {
 		text += "tls: {mode: off}\n"
 	}
 	s, err = config.ParseNode(filepath.Join(o.data, SettingsFile), []byte(text))
+	if wrong, ok := errors.AsType[*config.FileError](err); ok {
+		f := wrong.Faults[0]
+		flag := strings.TrimPrefix(f.Path, "listen.")
+		if flag == "advertise" {
+			flag = "host"
+		}
+		err = exit.Usagef("--%s: %s", flag, f.Message)
+	}
 	return s, text, err
 }
 

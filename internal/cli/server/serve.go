@@ -139,12 +139,12 @@ func (o *serveOptions) overlay(s *config.Node) error {
 func (o *serveOptions) run(ctx context.Context, stdout, stderr io.Writer) error {
 	settings, strict, err := o.load()
 	if err != nil {
-		return err
+		return exit.Invalid(err)
 	}
 	var limits []quota.Limit
 	if settings.Limits != "" {
 		if limits, err = config.LoadLimits(settings.Limits); err != nil {
-			return err
+			return exit.Invalid(err)
 		}
 	}
 	log := newLogger(stderr, settings.Log)

@@ -73,9 +73,9 @@ func (s *simulator) runCampaign(ctx context.Context, args []string) error {
 	case len(args) > 0:
 		return exit.Usagef("--campaign makes its own scenarios; leave %s out", args[0])
 	case s.campaign < 1 || s.campaign > maxCampaign:
-		return exit.Usagef("--campaign: %d; must be 1 to %d", s.campaign, maxCampaign)
+		return exit.Usagef("--campaign %d: must be 1 to %d", s.campaign, maxCampaign)
 	case s.minutes < 0:
-		return exit.Usagef("--minutes: %v; must be above 0, or left out", s.minutes)
+		return exit.Usagef("--minutes %v: must be above 0, or left out", s.minutes)
 	}
 	c := &campaign{simulator: s, next: s.seed, counts: map[sim.Trait]campaignCount{}, began: time.Now()}
 	limited := ctx
