@@ -64,6 +64,49 @@ func TestEveryMetricIsInTheCatalogue(t *testing.T) {
 	}
 }
 
+// TestPagesNameMetrics checks that every metric that a page names is in the catalogue, or is one of the
+// client's or of an exported history.
+func TestPagesNameMetrics(t *testing.T) {
+	known := map[string]bool{}
+	for _, m := range catalogue(t).Metrics {
+		known[m.Name] = true
+	}
+	source := regexp.MustCompile(`"(quorate_[a-z_]+)"`)
+	for _, dir := range []string{"client", "internal/history/export"} {
+		for _, text := range files(t, filepath.Join(root, dir), ".go") {
+			for _, m := range source.FindAllStringSubmatch(text, -1) {
+				known[m[1]] = true
+			}
+		}
+	}
+	named := regexp.MustCompile("`(quorate_[a-z_]+?)(_bucket|_sum|_count)?[`{]")
+	for path, text := range files(t, filepath.Join(root, "docs"), ".md") {
+		for _, m := range named.FindAllStringSubmatch(text, -1) {
+			if !known[m[1]] && !known[m[1]+m[2]] {
+				t.Errorf("%s names the metric %s, which does not exist", path, m[1]+m[2])
+			}
+		}
+	}
+}
+
+// files returns the texts of the files below dir whose names end in suffix.
+func files(t *testing.T, dir, suffix string) map[string]string {
+	t.Helper()
+	out := map[string]string{}
+	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || !strings.HasSuffix(path, suffix) {
+			return err
+		}
+		data, err := os.ReadFile(path)
+		out[path] = string(data)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
 // TestCardinality holds the catalogue to its own rules: every label has a bound, none is a key
 // but where an operator asks for a few, and a node stays far below what a Prometheus can keep.
 func TestCardinality(t *testing.T) {
