@@ -127,6 +127,9 @@ func (b *backupper) save(in io.Reader, stdout io.Writer) (*backup.Manifest, stri
 	}
 	f, err := os.CreateTemp(dir, ".quorate-backup-*")
 	if err != nil {
+		if temp, ok := errors.AsType[*fs.PathError](err); ok { // its name says nothing to the caller
+			err = fmt.Errorf("%s: no file can be created there: %w", dir, temp.Err)
+		}
 		return nil, "", fmt.Errorf("backup: %w", err)
 	}
 	defer os.Remove(f.Name()) //nolint:errcheck // after a success it no longer exists

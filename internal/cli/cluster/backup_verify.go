@@ -2,8 +2,10 @@ package cluster
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"time"
 
@@ -113,6 +115,9 @@ func inspectBackup(in io.Reader, name string, stderr io.Writer) (*backup.Content
 	p := render.NewProgress(stderr)
 	c, err := backup.Inspect(in, func(n int64) { p.Bar(n, render.FileSize(name), "%s: %s read", name, render.BytesText(n)) })
 	p.End()
+	if unread, ok := errors.AsType[*fs.PathError](err); ok {
+		return nil, exit.Invalid(unread)
+	}
 	if err != nil {
 		return nil, exit.Errorf(exit.No, "%s: %w\nDo not restore it; take another backup, or use an older one", name, err)
 	}

@@ -57,7 +57,10 @@ func Confirm(cmd *cobra.Command, yes bool, question string) error {
 		return exit.Usagef("%s Confirm with --yes, because standard input is not a terminal", question)
 	}
 	fmt.Fprintf(cmd.ErrOrStderr(), "%s [y/N] ", question)
-	answer, _ := bufio.NewReader(cmd.InOrStdin()).ReadString('\n') // no answer means no
+	answer, err := bufio.NewReader(cmd.InOrStdin()).ReadString('\n') // no answer means no
+	if err != nil {
+		fmt.Fprintln(cmd.ErrOrStderr())
+	}
 	if a := strings.ToLower(strings.TrimSpace(answer)); a != "y" && a != "yes" {
 		return exit.Errorf(exit.No, "nothing was changed")
 	}
