@@ -1184,9 +1184,9 @@ type AllowResponse struct {
 	Limit *Limit `protobuf:"bytes,2,opt,name=limit,proto3" json:"limit,omitempty"`
 	// Estimated tokens left in the whole cluster after this decision.
 	Remaining int64 `protobuf:"varint,3,opt,name=remaining,proto3" json:"remaining,omitempty"`
-	// If refused, the time until the same cost could pass at the earliest. Absent if allowed, and if
-	// the cost can never pass. For a soft limit that nodes decide it can be too early by a sync
-	// interval and a hop.
+	// If refused, the time until the same cost could pass at the earliest. Absent if the cost can never
+	// pass, and if allowed; POST /v1/allow and /v1/allow:batch write 0 if allowed. For a soft limit that
+	// nodes decide it can be too early by a sync interval and a hop.
 	RetryAfter *durationpb.Duration `protobuf:"bytes,4,opt,name=retry_after,json=retryAfter,proto3" json:"retry_after,omitempty"`
 	// Reason of the decision.
 	Why Why `protobuf:"varint,5,opt,name=why,proto3,enum=quorate.v1.Why" json:"why,omitempty"`
