@@ -127,6 +127,10 @@ func checkKey(key *string, cost int64) error {
 	case !utf8.ValidString(*key):
 		return invalid("key", "key: is not UTF-8; encode it, as base64 or hex")
 	}
+	return checkCost(cost)
+}
+
+func checkCost(cost int64) error {
 	if cost < 0 || cost > quota.MaxTokens {
 		return invalid("cost", fmt.Sprintf("cost: %d; must be 0 (which only asks) to %d", cost, quota.MaxTokens))
 	}

@@ -200,8 +200,6 @@ func (at *session) expect(now quota.Time) {
 	}
 }
 
-func (at *session) noteAnswer(quota.Time) { at.unanswered = 0 }
-
 // checkAnswered ends the session if the node does not answer.
 func (at *session) checkAnswered(now quota.Time) {
 	if at.unanswered != 0 && now.Sub(at.unanswered) >= patience {

@@ -1,6 +1,7 @@
 package client
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"math/rand/v2"
@@ -49,7 +50,7 @@ func (b *Bucket) AllowN(n int64) bool {
 	}
 	res, err := b.Check(context.Background(), n)
 	if err != nil {
-		return b.c.fallback.passes(b.key, n, b.fault != nil, err)
+		return b.c.fallback.passes(b.key, n, err)
 	}
 	return res.Allowed && res.Wait == 0
 }
@@ -58,13 +59,13 @@ func (b *Bucket) AllowN(n int64) bool {
 func (b *Bucket) Check(ctx context.Context, n int64) (Result, error) { return b.check(ctx, n, nil) }
 
 func (b *Bucket) check(ctx context.Context, n int64, t *chargeTime) (Result, error) {
-	if b.fault == nil && n < 0 {
-		_, err := checked(b.key.Namespace, b.key.LimitName.Limit, b.key.Key, n)
-		return Result{}, err
+	fault := b.fault
+	if fault == nil {
+		fault = checkCost(n)
 	}
-	if b.fault != nil {
+	if fault != nil {
 		b.c.stats.errors.Add(1)
-		return Result{}, b.fault
+		return Result{}, fault
 	}
 	res, err := b.c.allow(ctx, b.key, n, t)
 	b.find()
@@ -126,7 +127,7 @@ func (b *Buckets) AllowN(key string, n int64) bool {
 	}
 	res, err := b.Check(context.Background(), key, n)
 	if err != nil {
-		return b.c.fallback.passes(quota.Key{LimitName: b.name, Key: key}, n, b.fault != nil || checkKey(&key, n) != nil, err)
+		return b.c.fallback.passes(quota.Key{LimitName: b.name, Key: cmp.Or(key, quota.WholeKey)}, n, err)
 	}
 	return res.Allowed && res.Wait == 0
 }

@@ -31,6 +31,10 @@ func TestFailClosed(t *testing.T) {
 			passes("before a node answers", "web", "known", "k", !closed)
 			passes("names that cannot be", "web", "no such name", "k", !closed)
 			passes("a default", "own", "any", "k", true)
+			if c.Bucket("own", "any", "k").AllowN(-5) == closed || c.Buckets("own", "any").AllowN("k", -5) == closed {
+				t.Errorf("closed %v: a negative cost passes: %v", closed, closed)
+			}
+			passes("a default that is used up, after negative costs", "own", "any", "k", false)
 			res, err := c.Allow(t.Context(), "web", "known", "k", 1)
 			if err != nil || res.Allowed == closed {
 				t.Errorf("closed %v, Allow before a node answers: %+v, %v", closed, res, err)

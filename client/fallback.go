@@ -135,10 +135,9 @@ func (f *fallback) decide(k quota.Key, cost int64) Result {
 	return res
 }
 
-// passes decides for a caller that wants a boolean and got an error instead. fault reports that the
-// check is invalid.
-func (f *fallback) passes(k quota.Key, cost int64, fault bool, err error) bool {
-	if fault {
+// passes decides for a caller that wants a boolean and got an error instead.
+func (f *fallback) passes(k quota.Key, cost int64, err error) bool {
+	if errors.Is(err, ErrInvalid) {
 		return !f.closed
 	}
 	return !errors.Is(err, ErrUseAcquire) && f.decide(k, cost).Allowed

@@ -220,7 +220,7 @@ func (m *member) handle(e event) {
 	if e.from != m.attached.Load() {
 		return // a late word of one that has been given up
 	}
-	e.from.noteAnswer(now)
+	e.from.unanswered = 0
 	switch body := e.msg.GetBody().(type) {
 	case *quoratev1.AttachResponse_Grant:
 		m.apply(now, e.from, body)

@@ -2,6 +2,7 @@ package client
 
 import (
 	"context"
+	"fmt"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/peer"
@@ -120,7 +121,7 @@ func (c *Client) bookable(tokens int64) error {
 	case c.closed.Load():
 		return errClosed()
 	case tokens < 1 || tokens > quota.MaxTokens:
-		return invalid("tokens", "tokens: must be 1 or more")
+		return invalid("tokens", fmt.Sprintf("tokens: %d; must be 1 to %d", tokens, quota.MaxTokens))
 	}
 	return nil
 }
