@@ -2,7 +2,6 @@ package extract
 
 import (
 	"fmt"
-	"net/http"
 	"strconv"
 	"strings"
 )
@@ -35,14 +34,10 @@ func HeaderCost(name string, most int64) Cost {
 	if most < 1 || most > MaxCost {
 		panic(fmt.Sprintf("extract: HeaderCost: at most %d; must be 1 to %d", most, int64(MaxCost))) // invariant: the program's own text
 	}
-	field, lower := http.CanonicalHeaderKey(name), strings.ToLower(name)
-	bad := &CostError{fmt.Sprintf("header %s must be a number from 1 to %d", field, most)}
+	field := fieldOf(name)
+	bad := &CostError{fmt.Sprintf("header %s must be a number from 1 to %d", field.http, most)}
 	return func(r Request) (int64, error) {
-		n := field
-		if r.HTTP == nil {
-			n = lower
-		}
-		v := r.values(n)
+		v := r.values(field)
 		if len(v) == 0 {
 			return 1, nil
 		}

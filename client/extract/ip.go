@@ -2,7 +2,6 @@ package extract
 
 import (
 	"fmt"
-	"net/http"
 	"net/netip"
 	"slices"
 	"strconv"
@@ -83,9 +82,9 @@ func unmapped(networks []netip.Prefix) []netip.Prefix {
 
 type ipKey struct {
 	Proxies
-	field, lower string
-	next         func(line string) (rest, element string)
-	parse        func(element string) (netip.Addr, string, bool)
+	field field
+	next  func(line string) (rest, element string)
+	parse func(element string) (netip.Addr, string, bool)
 
 	noPeer, tooFew, noAddress *MissingError
 }
@@ -101,13 +100,13 @@ func newIPKey(p Proxies) *ipKey {
 	if p.Field == "" {
 		p.Field = "X-Forwarded-For"
 	}
-	k := &ipKey{Proxies: p, field: http.CanonicalHeaderKey(p.Field), lower: strings.ToLower(p.Field), next: lastItem, parse: parseIP}
-	if k.field == "Forwarded" {
+	k := &ipKey{Proxies: p, field: fieldOf(p.Field), next: lastItem, parse: parseIP}
+	if k.field.http == "Forwarded" {
 		k.next, k.parse = lastElement, parseForwarded
 	}
 	k.noPeer = &MissingError{"the address of the connection", "is not an IP address"}
-	k.tooFew = &MissingError{"header " + k.field, fmt.Sprintf("has fewer addresses than the %d proxies in front should have written", p.Hops)}
-	k.noAddress = &MissingError{"header " + k.field, "lacks an IP address where a proxy should have written one"}
+	k.tooFew = &MissingError{"header " + k.field.http, fmt.Sprintf("has fewer addresses than the %d proxies in front should have written", p.Hops)}
+	k.noAddress = &MissingError{"header " + k.field.http, "lacks an IP address where a proxy should have written one"}
 	return k
 }
 
@@ -123,11 +122,7 @@ func (k *ipKey) of(r Request) (string, error) {
 	if !ok && len(k.Trusted) > 0 {
 		return "", k.noPeer
 	}
-	name := k.field
-	if r.HTTP == nil {
-		name = k.lower
-	}
-	return k.walk(addr, text, r.values(name))
+	return k.walk(addr, text, r.values(k.field))
 }
 
 // walk follows the addresses from the right, beginning with the connection's own, as long as they

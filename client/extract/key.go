@@ -2,7 +2,6 @@ package extract
 
 import (
 	"errors"
-	"net/http"
 	"net/url"
 	"strings"
 )
@@ -48,15 +47,10 @@ const SharedKey = "*"
 // Header returns the value of an HTTP header field, or of gRPC metadata of that name: the first
 // one, trimmed. A proxy that sets it must replace the caller's value, not add to it.
 func Header(name string) Key {
-	field := http.CanonicalHeaderKey(name)
-	lower := strings.ToLower(name)
-	err := missing("header " + field)
+	field := fieldOf(name)
+	err := missing("header " + field.http)
 	return func(r Request) (string, error) {
-		n := field
-		if r.HTTP == nil {
-			n = lower
-		}
-		if v := r.values(n); len(v) > 0 {
+		if v := r.values(field); len(v) > 0 {
 			if s := strings.TrimSpace(v[0]); s != "" {
 				return s, nil
 			}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/tls"
 	"net/http"
+	"strings"
 
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/metadata"
@@ -39,18 +40,23 @@ func (r Request) Context() context.Context {
 	return context.Background()
 }
 
+// field is the name of a header field in both spellings.
+type field struct{ http, grpc string }
+
+func fieldOf(name string) field { return field{http.CanonicalHeaderKey(name), strings.ToLower(name)} }
+
 // values returns the values of a header field or of metadata, incoming or outgoing.
-func (r Request) values(name string) []string {
+func (r Request) values(f field) []string {
 	switch {
 	case r.HTTP != nil:
-		return r.HTTP.Header[name]
+		return r.HTTP.Header[f.http]
 	case r.Call == nil:
 		return nil
 	case r.Call.Outgoing:
 		md, _ := metadata.FromOutgoingContext(r.Call.Context)
-		return md.Get(name)
+		return md.Get(f.grpc)
 	}
-	return metadata.ValueFromIncomingContext(r.Call.Context, name)
+	return metadata.ValueFromIncomingContext(r.Call.Context, f.grpc)
 }
 
 // remote returns the remote address of the connection, host:port.

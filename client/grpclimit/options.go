@@ -2,7 +2,6 @@ package grpclimit
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -54,18 +53,15 @@ func (c *config) validate(l client.Limiter) error {
 		if !strings.HasPrefix(name, "/") || strings.Count(name, "/") != 2 {
 			return fmt.Errorf("Method: %q; must be /package.Service/Method", name)
 		}
-		own := *g
+		namespace, limit := g.Namespace, g.Limit
 		*g = c.Gate
-		g.Namespace, g.Limit = own.Namespace, own.Limit
+		g.Namespace, g.Limit = namespace, limit
 		if err := g.Validate(false); err != nil {
 			return fmt.Errorf("Method %s: %w", name, err)
 		}
 	}
 	if c.wait < 0 {
 		return fmt.Errorf("Wait: %v; must not be negative", c.wait)
-	}
-	if l == nil {
-		return errors.New("the limiter is nil; must be a client.Limiter")
 	}
 	return c.Validate(c.rules || len(c.methods) > 0)
 }
