@@ -36,7 +36,7 @@ func (s *Service) reconcileAll() {
 		v := s.View()
 		errs := []error{s.node.Arrange(v), s.saveView(v), s.OpenMissing(v)}
 		s.setPreferred(v)
-		if s.hasSurplus(v) { // last, and only if the view is certainly the newest
+		if len(s.surplus(v)) > 0 { // last, and only if the view is certainly the newest
 			errs = append(errs, s.dropSurplus())
 		}
 		if err := errors.Join(errs...); err != nil {
@@ -106,14 +106,17 @@ func preferred(p shard.Placement, excluded map[quota.NodeID]bool) quota.NodeID {
 	return ""
 }
 
-// hasSurplus reports whether a group is open that the view does not place on this node.
-func (s *Service) hasSurplus(v *View) bool {
+// surplus returns the ranges of which this node has a replica, open or only on its disk, that the view does
+// not place on it. A node that stopped before it could delete one does not open it again.
+func (s *Service) surplus(v *View) (out []quota.RangeID) {
 	for r := range v.Ranges {
-		if s.node.Host().Group(raftgroup.OfRange(quota.RangeID(r))) != nil && !Names(v.Ranges[r], s.cfg.Self) {
-			return true
+		id := quota.RangeID(r)
+		g, host := raftgroup.OfRange(id), s.node.Host()
+		if !Names(v.Ranges[r], s.cfg.Self) && (host.Group(g) != nil || host.Keeps(g)) {
+			out = append(out, id)
 		}
 	}
-	return false
+	return out
 }
 
 // dropSurplus deletes the replicas that the view does not place on this node. A node that starts
@@ -125,11 +128,7 @@ func (s *Service) dropSurplus() error {
 		return nil
 	}
 	var errs []error
-	for r := range v.Ranges {
-		id := quota.RangeID(r)
-		if s.node.Host().Group(raftgroup.OfRange(id)) == nil || Names(v.Ranges[r], s.cfg.Self) {
-			continue
-		}
+	for _, id := range s.surplus(v) {
 		if err := s.node.Host().DropGroup(raftgroup.OfRange(id)); err != nil {
 			errs = append(errs, err)
 			continue

@@ -143,6 +143,9 @@ func (s *Service) Open() error {
 
 // Start runs the reconciler, the rebalancer and the watch for this node's removal until Close.
 func (s *Service) Start() {
+	if s.stored {
+		s.wakeReconciler() // an earlier process may have left a surplus
+	}
 	s.done.Go(s.reconcileAll)
 	s.done.Go(s.rebalance)
 	s.done.Go(s.watchRemoval)

@@ -1,6 +1,7 @@
 package raftgroup
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -35,17 +36,22 @@ func (h *Host) CloseGroup(id uint32) error {
 	return err
 }
 
+// Keeps reports whether this node has files of a group, which need not be open. A group whose files are
+// being deleted has none.
+func (h *Host) Keeps(id uint32) bool {
+	g, err := h.logs.Group(id)
+	return err == nil && g.Holds()
+}
+
 // DropGroup closes a group and permanently deletes its log and snapshots. Use it on a replica
-// that has been removed from its group: a voter that forgets its votes may vote twice. The group
-// must have been opened since the host started. After a crash, the next New completes the deletion.
+// that has been removed from its group: a voter that forgets its votes may vote twice. A group that has
+// not been opened since the host started must have the name that GroupName returns. After a crash, the
+// next New completes the deletion.
 // The group may be opened again afterwards, with Join and an empty state machine.
 func (h *Host) DropGroup(id uint32) error {
 	h.mu.RLock()
-	name := h.names[id]
+	name := cmp.Or(h.names[id], GroupName(id))
 	h.mu.RUnlock()
-	if name == "" {
-		return fmt.Errorf("raftgroup: group %d has not been opened, so its files are not known", id)
-	}
 	h.files.Lock()
 	defer h.files.Unlock()
 	err := h.CloseGroup(id)
