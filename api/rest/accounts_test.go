@@ -141,7 +141,7 @@ func TestAccountFaults(t *testing.T) {
 		{"/v1/accounts:apply", `{}`, "ops", "must be 1 to 1000"},
 		{"/v1/accounts:apply", `{"ops":[{}]}`, "ops[0].account_id", "is missing"},
 		{"/v1/accounts:apply", `{"ops":[{"account_id":` + strings.Replace(aliceJSON, `"alice"`, `""`, 1) + `}]}`, "ops[0].account_id.name", "is empty"},
-		{"/v1/accounts:apply", op(`,"delta":9007199254741`), "ops[1].delta", "9007199254741; -9007199254740 to 9007199254740"},
+		{"/v1/accounts:apply", op(`,"delta":9007199254741`), "ops[1].delta", "9007199254741; must be -9007199254740 to 9007199254740"},
 		{"/v1/accounts:apply", op(`,"delta":"-9007199254741"`), "ops[1].delta", "-9007199254741"},
 		{"/v1/accounts:apply", op(`,"delta":"1.5"`), "ops[1].delta", "must be a whole number"},
 		{"/v1/accounts:apply", op(`,"delta":""`), "ops[1].delta", "must be a whole number"},

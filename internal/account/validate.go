@@ -140,7 +140,7 @@ const day = 86400
 func (r Refill) Validate() error {
 	switch {
 	case r.Units < -Most || r.Units > Most:
-		return fmt.Errorf("units: %d; %d to %d", r.Units, int64(-Most), int64(Most))
+		return fmt.Errorf("units: %d; must be %d to %d", r.Units, int64(-Most), int64(Most))
 	case r.Interval > 0 && day%r.Interval != 0:
 		return fmt.Errorf("interval: %d does not divide a day; such as 1, 60, 3600, 21600 or 86400 seconds", r.Interval)
 	case r.Interval == 0 && r.Units < 0:
@@ -165,7 +165,7 @@ func (o *Op) Validate() error {
 	case o.RelativeTo > Limit:
 		return fmt.Errorf("relative_to: %d; 0 (CURRENT_BALANCE), 1 (ZERO), 2 (DEFAULT) or 3 (LIMIT)", o.RelativeTo)
 	case o.Delta < -MostDelta || o.Delta > MostDelta:
-		return fmt.Errorf("delta: %d; %d to %d", o.Delta, int64(-MostDelta), int64(MostDelta))
+		return fmt.Errorf("delta: %d; must be %d to %d", o.Delta, int64(-MostDelta), int64(MostDelta))
 	case o.Options&^all != 0:
 		return fmt.Errorf("options: %d has unknown bits; a sum of 1 (IGNORE_POLICY_BOUNDS), 2 (DO_NOT_CAP_PROPOSED) and 4 (WITH_POLICY_LIMIT_DELTA)", o.Options)
 	case o.Options&both == both:

@@ -83,7 +83,7 @@ and why.`,
 	f.StringSliceVar(&a.options, "option", nil, "ignore_policy_bounds, do_not_cap_proposed or with_policy_limit_delta")
 	render.CompleteWords(cmd, "option", "ignore_policy_bounds", "do_not_cap_proposed", "with_policy_limit_delta")
 	f.StringVar(&a.requestID, "request-id", "", "apply once under this name, at most 256 bytes (default: generated)")
-	f.DurationVar(&a.ttl, "ttl", 0, "how long the request id is remembered, 1s to 744h (default 2h)")
+	render.LifetimeFlag(cmd, &a.ttl, "ttl", 0, "how long the request id is remembered, 1s to 31d (default 2h)")
 	f.StringVarP(&a.file, "file", "f", "", "apply the operations of this file")
 	output.AddFlags(cmd, "table", "json")
 	return cmd
@@ -134,7 +134,7 @@ func (a *applyFlags) name(cmd *cobra.Command, ops *config.Ops) error {
 	case a.requestID != "" && ops.RequestID != "":
 		return exit.Usagef("--request-id %q: the file says %q; give one of them", a.requestID, ops.RequestID)
 	case cmd.Flags().Changed("ttl") && (a.ttl < time.Second || a.ttl > account.MaxTTL):
-		return exit.Usagef("--ttl %v: must be 1s to %v", a.ttl, account.MaxTTL)
+		return exit.Usagef("--ttl %v: must be 1s to 31d", a.ttl)
 	case a.requestID != "":
 		ops.RequestID = a.requestID
 	}

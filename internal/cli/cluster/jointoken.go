@@ -63,7 +63,7 @@ history.`,
 	}
 	t.AddFlags(cmd)
 	who.AddFlags(cmd)
-	cmd.Flags().DurationVar(&ttl, "ttl", time.Hour, "how long it is valid; at most 720h")
+	render.LifetimeFlag(cmd, &ttl, "ttl", time.Hour, "how long it is valid; at most 30d")
 	cmd.Flags().Uint32Var(&req.Uses, "uses", 1, "how many nodes can join with it; at most 256")
 	output.AddFlags(cmd, "text", "json", "token")
 	return cmd

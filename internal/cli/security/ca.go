@@ -179,7 +179,7 @@ roles to it. The client uses --tls-dir DIR.`,
 	o.who.AddFlags(cmd)
 	cmd.Flags().StringVar(&o.name, "name", "", "the client's `name`")
 	cmd.Flags().StringVar(&o.out, "out", "", "output `directory`; created if missing")
-	cmd.Flags().DurationVar(&o.ttl, "ttl", 90*24*time.Hour, "how long the certificate is valid, 1m to 8784h")
+	render.LifetimeFlag(cmd, &o.ttl, "ttl", 90*24*time.Hour, "how long the certificate is valid, 1m to 366d")
 	cmd.Flags().BoolVar(&o.replace, "replace", false, "replace existing files, to renew a certificate")
 	return cmd
 }

@@ -39,7 +39,7 @@ func newTokensCreateCommand() *cobra.Command {
 cluster stores only its hash. Clients send it as "authorization: Bearer TOKEN".
 Several tokens may have one name, so that you can replace one: create the new
 one, distribute it, revoke the old one.`,
-		Example: `  quorate tokens create ci --ttl 2160h --comment "the build servers" > ci.token`,
+		Example: `  quorate tokens create ci --ttl 90d --comment "the build servers" > ci.token`,
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			req := &quoratev1.CreateTokenRequest{Name: args[0], Comment: comment}
@@ -54,7 +54,7 @@ one, distribute it, revoke the old one.`,
 		},
 	}
 	t.AddFlags(cmd)
-	cmd.Flags().DurationVar(&ttl, "ttl", 0, "how long it is valid, at most 87600h (default: until it is revoked)")
+	render.LifetimeFlag(cmd, &ttl, "ttl", 0, "how long it is valid, at most 3650d (default: until it is revoked)")
 	cmd.Flags().StringVar(&comment, "comment", "", "what it is for")
 	output.AddFlags(cmd, "text", "json")
 	return cmd

@@ -214,7 +214,7 @@ func wrongFlag(cmd *cobra.Command, err error) error {
 		_, number := errors.AsType[*strconv.NumError](err) // or a boolean
 		must := "a whole number"
 		switch {
-		case kind == "duration":
+		case kind == "duration" && strings.HasPrefix(wrong.Unwrap().Error(), "time: "):
 			must = "a duration with its unit, such as 500ms or 1h30m"
 		case !number:
 			return exit.Usagef("--%s %q: %w", wrong.GetFlag().Name, wrong.GetValue(), wrong.Unwrap())
