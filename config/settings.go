@@ -4,6 +4,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -85,6 +86,14 @@ func (n *Node) settings() []setting {
 		{path: "access.bindings", scalar: listAsYAML("bindings", bindingExample, bindings), read: bindings},
 		{path: "access.grants", scalar: listAsYAML("grants", grantExample, grants), read: grants},
 	}
+}
+
+// Set sets one setting, by its path in the file, to the value of a flag: the form is that of its
+// variable.
+func (n *Node) Set(path, text string) error {
+	all := n.settings()
+	i := slices.IndexFunc(all, func(s setting) bool { return s.path == path })
+	return all[i].set(text)
 }
 
 func itself(s string) string { return s }

@@ -234,17 +234,16 @@ func (p *placeFlags) over(s *config.Node) error {
 	if p.given("node") && p.node != string(s.Node) {
 		return exit.Usagef("--node %s: the node here is %s; a node keeps its name", p.node, s.Node)
 	}
-	if p.given("zone") {
-		s.Zone = p.zone
+	for _, f := range []struct{ flag, setting, value string }{{"zone", "zone", p.zone}, {"host", "advertise", p.host}} {
+		if !p.given(f.flag) {
+			continue
+		}
+		if err := s.Set(f.setting, f.value); err != nil {
+			return exit.Usagef("--%s: %w", f.flag, err)
+		}
 	}
-	if p.given("host") {
-		s.Advertise = p.host
-	}
-	for _, f := range []struct {
-		name, flag string
-		addr       *string
-	}{{"http", p.http, &s.Listen.HTTP}, {"grpc", p.grpc, &s.Listen.GRPC}, {"peer", p.peer, &s.Listen.Peer}} {
-		if err := p.move(f.name, f.flag, f.addr); err != nil {
+	for _, f := range []struct{ name, flag, addr string }{{"http", p.http, s.Listen.HTTP}, {"grpc", p.grpc, s.Listen.GRPC}, {"peer", p.peer, s.Listen.Peer}} {
+		if err := p.move(s, f.name, f.flag, f.addr); err != nil {
 			return err
 		}
 	}
@@ -253,8 +252,8 @@ func (p *placeFlags) over(s *config.Node) error {
 
 // move changes an address if its flag or --host gives another. If neither gives a host, the address
 // keeps its own.
-func (p *placeFlags) move(name, flag string, addr *string) error {
-	host, port, err := net.SplitHostPort(*addr)
+func (p *placeFlags) move(s *config.Node, name, flag, addr string) error {
+	host, port, err := net.SplitHostPort(addr)
 	if err != nil {
 		return fmt.Errorf("listen.%s: %w", name, err)
 	}
@@ -270,7 +269,9 @@ func (p *placeFlags) move(name, flag string, addr *string) error {
 			host = toHost
 		}
 	}
-	*addr = net.JoinHostPort(host, port)
+	if err := s.Set("listen."+name, net.JoinHostPort(host, port)); err != nil {
+		return exit.Usagef("--%s: %w", name, err)
+	}
 	return nil
 }
 

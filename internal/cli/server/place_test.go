@@ -26,6 +26,9 @@ func TestPlaceOver(t *testing.T) {
 		"all":      {"--http 0.0.0.0:6 --host 10.0.0.2", config.Listen{HTTP: "0.0.0.0:6", GRPC: "10.0.0.2:2", Peer: "10.0.0.2:3"}, "10.0.0.2", ""},
 		"its name": {"--node n2", had, "10.0.0.1", ""},
 		"another":  {"--node n3", had, "", "--node n3: the node here is n2; a node keeps its name"},
+		"zone":     {"--zone a/b", had, "", `--zone: is "a/b"; must be 1 to 128 of the characters a-z A-Z 0-9 . _ - that begin with a letter or digit`},
+		"no host":  {"--host 10.0.0.2:5", had, "", `--host: is "10.0.0.2:5"; must be a host without a port, such as 10.0.0.1 or n1.example.com`},
+		"too high": {"--http :70000", had, "", `--http: is "10.0.0.1:70000"; must be host:port, such as 127.0.0.1:7411 or :7411`},
 		"no port":  {"--http 10.0.0.1", had, "", `--http "10.0.0.1": must be host:port or :port`},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -128,7 +128,9 @@ func (o *serveOptions) clusterName(s *config.Node, strict bool) string {
 // overlay applies the given flags to the settings.
 func (o *serveOptions) overlay(s *config.Node) error {
 	if len(o.join) > 0 {
-		s.Join = o.join
+		if err := s.Set("join", strings.Join(o.join, ",")); err != nil {
+			return exit.Usagef("--join: %w", err)
+		}
 	}
 	if o.tokenFile != "" {
 		s.TokenFile = o.tokenFile
