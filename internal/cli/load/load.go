@@ -87,7 +87,7 @@ the --key-prefix of an earlier one may find its buckets used up.`,
 	f := cmd.Flags()
 	f.StringVar(&l.limit, "limit", "", "limit to check, namespace/limit (required)")
 	f.Float64Var(&l.rate, "rate", 1000, fmt.Sprintf("checks per second, at most %d", maxLoadRate))
-	f.DurationVar(&l.duration, "duration", 10*time.Second, fmt.Sprintf("duration, at most %v", maxLoadDuration))
+	f.DurationVar(&l.duration, "duration", 10*time.Second, fmt.Sprintf("duration, at most %s", render.Span(maxLoadDuration)))
 	f.IntVar(&l.keys, "keys", 1, fmt.Sprintf("number of keys, at most %d", maxLoadKeys))
 	f.StringVar(&l.dist, "dist", "uniform", "distribution of the keys: uniform or zipf (s = 1.1)")
 	render.CompleteWords(cmd, "dist", "uniform", "zipf")
@@ -110,7 +110,7 @@ func (l *loader) check() (s *spread, err error) {
 	case !(l.rate > 0 && l.rate <= maxLoadRate):
 		return nil, exit.Usagef("--rate %v: must be more than 0, at most %d", l.rate, maxLoadRate)
 	case l.duration <= 0 || l.duration > maxLoadDuration:
-		return nil, exit.Usagef("--duration %v: must be more than 0, at most %v", l.duration, maxLoadDuration)
+		return nil, exit.Usagef("--duration %v: must be more than 0, at most %s", l.duration, render.Span(maxLoadDuration))
 	case l.keys < 1 || l.keys > maxLoadKeys:
 		return nil, exit.Usagef("--keys %d: must be 1 to %d", l.keys, maxLoadKeys)
 	case l.batch < 1 || l.batch > apiproto.MaxBatch:

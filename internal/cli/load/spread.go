@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/quorate/quorate/internal/cli/exit"
+	"github.com/quorate/quorate/internal/phrase"
 )
 
 // spread assigns requests to nodes by weights. The sequence is fixed and always as even as the
@@ -28,7 +29,7 @@ func parseSpread(flag, s string, nodes int) (*spread, error) {
 	}
 	parts := strings.Split(s, "/")
 	if len(parts) != nodes {
-		return nil, exit.Usagef("--%s %q: has %d weights for %d nodes; write one per node, such as %s, or even", flag, s, len(parts), nodes, exampleSpread(nodes))
+		return nil, exit.Usagef("--%s %q: has %s for %s; write one per node, such as %s, or even", flag, s, phrase.Plural(len(parts), "weight"), phrase.Plural(nodes, "node"), exampleSpread(nodes))
 	}
 	for i, part := range parts {
 		w, err := strconv.Atoi(part)

@@ -298,10 +298,10 @@ func (t *Targets) choose(name, flag, variable string, of func(*Context) string) 
 
 // TLSDirectory returns the directory with the credentials, empty without TLS, and what named it.
 func (t *Targets) TLSDirectory() (dir, from string) {
-	return t.choose("tls-dir", t.TlsDir, "QUORATE_TLS_DIR", func(x *Context) string { return x.TLSDir })
+	return t.choose("tls-dir", t.tlsDir, "QUORATE_TLS_DIR", func(x *Context) string { return x.TLSDir })
 }
 
 // BearerFile returns the file with the bearer token, empty without one, and what named it.
 func (t *Targets) BearerFile() (file, from string) {
-	return t.choose("token-file", t.TokenFile, "QUORATE_TOKEN_FILE", func(x *Context) string { return x.TokenFile })
+	return t.choose("token-file", t.tokenFile, "QUORATE_TOKEN_FILE", func(x *Context) string { return x.TokenFile })
 }

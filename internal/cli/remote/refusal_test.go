@@ -13,7 +13,7 @@ import (
 func TestAdviceLeadsOn(t *testing.T) {
 	t.Setenv("QUORATE_TLS_DIR", "")
 	addrs := []string{"n1:7412"}
-	plain, secured := &Targets{}, &Targets{TlsDir: "dir"}
+	plain, secured := &Targets{}, &Targets{tlsDir: "dir"}
 	for _, at := range []struct {
 		name, got string
 		want      string

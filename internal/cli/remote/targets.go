@@ -49,7 +49,7 @@ type Targets struct {
 	flags      *pflag.FlagSet
 	kept       map[string]*grpc.ClientConn // see Keep
 
-	TlsDir, TokenFile string
+	tlsDir, tokenFile string
 	contextName       string        // --context
 	timeout           time.Duration // --timeout; 0 means ControlTimeout
 
@@ -66,8 +66,8 @@ func (t *Targets) AddFlags(cmd *cobra.Command) {
 	f.StringSliceVar(&t.Addrs, "addr", nil, "gRPC addresses of the nodes, host:port,... (default: $QUORATE_ADDR, else the context's, else --nodes nodes on this machine)")
 	f.IntVar(&t.basePort, "base-port", DefaultBasePort, "node k is at 127.0.0.1, port base+10k+2")
 	f.IntVar(&t.Nodes, "nodes", DefaultNodes, "number of nodes on this machine")
-	f.StringVar(&t.TlsDir, "tls-dir", "", "`directory` with ca.crt and, for a certificate, client.crt and client.key (default: $QUORATE_TLS_DIR, else the context's, else no TLS)")
-	f.StringVar(&t.TokenFile, "token-file", "", "`file` with a bearer token (default: $QUORATE_TOKEN_FILE, else the context's)")
+	f.StringVar(&t.tlsDir, "tls-dir", "", "`directory` with ca.crt and, for a certificate, client.crt and client.key (default: $QUORATE_TLS_DIR, else the context's, else no TLS)")
+	f.StringVar(&t.tokenFile, "token-file", "", "`file` with a bearer token (default: $QUORATE_TOKEN_FILE, else the context's)")
 	f.StringVar(&t.contextName, "context", "", "`name` of the context with addresses and credentials (default: $QUORATE_CONTEXT, else the current one)")
 	if err := cmd.RegisterFlagCompletionFunc("context", completeContexts); err != nil {
 		panic(err) // invariant: the flag exists

@@ -51,7 +51,7 @@ func (o *Output) AddFlags(cmd *cobra.Command, formats ...string) {
 		}
 		switch {
 		case !slices.Contains(formats, o.Format):
-			return exit.Usagef("--output %q: must be %s", o.Format, strings.Join(formats, " or "))
+			return exit.Usagef("--output %q: must be %s", o.Format, strings.Join(formats[:len(formats)-1], ", ")+" or "+formats[len(formats)-1])
 		case o.Raw && o.Format != FormatCSV:
 			return exit.Usagef("--raw: is for -o csv alone")
 		}

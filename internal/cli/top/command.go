@@ -69,7 +69,7 @@ screen, and needs no terminal.`,
 
 func (o *flags) run(cmd *cobra.Command) error {
 	if o.every < minEvery || o.every > maxEvery {
-		return exit.Usagef("--every %v: must be %v to %v", o.every, minEvery, maxEvery)
+		return exit.Usagef("--every %v: must be %v to %s", o.every, minEvery, render.Span(maxEvery))
 	}
 	order, orders := apijson.EnumOf(quoratev1.RateOrder(0).Descriptor(), o.by)
 	if order == 0 {
