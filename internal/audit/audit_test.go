@@ -208,6 +208,9 @@ func TestRotationFails(t *testing.T) {
 		return os.Rename(from, to)
 	}
 	write(10)
+	if got, _, err := Find(path, Query{From: Start(), Most: 10}); len(got) != 3 || err != nil {
+		t.Errorf("%d entries are found beyond the gap, %v; want 3", len(got), err)
+	}
 	l.done.rename = os.Rename
 	write(1)
 	for i := range 2 {

@@ -146,7 +146,9 @@ func newest(path string, from Place, q *Query) (out []placed, next *Place, err e
 		case err == nil && old:
 			return out, nil, nil
 		case errors.Is(err, fs.ErrNotExist) && (file > 0 || from != Place{}):
-			return out, nil, nil
+			if _, err := os.Stat(fmt.Sprintf("%s.%d", path, file+1)); err != nil {
+				return out, nil, nil
+			} // a rotation has failed, and left a gap
 		case err != nil:
 			return nil, nil, err
 		case at.Before > 0:
