@@ -117,8 +117,11 @@ func (s *Limits) chargesOf(l *Limit) ([]Charge, error) {
 	var out []Charge
 	floored := false
 	for up, at := 0, l; ; up++ {
+		if up > 0 && at.LimitName == l.LimitName {
+			return out, errors.New("parent: this limit is above itself; break the cycle")
+		}
 		if up > MaxParents {
-			return out, fmt.Errorf("parent: more than %d above it, or a cycle", MaxParents)
+			return out, fmt.Errorf("parent: has more than %d limits above it, or a cycle of them", MaxParents)
 		}
 		if floored && at.Ceiling == Hard {
 			return out, fmt.Errorf("floor: %v above it is hard, and a floor may overdraw it; use ceiling: soft there, or no floor", at.LimitName)
