@@ -27,11 +27,11 @@ func TestFaultsAreNamed(t *testing.T) {
 		`request_id: "` + strings.Repeat("x", 64) + `"... has 257 bytes; at most 256 bytes of UTF-8`: func(r *Request) {
 			r.ID = strings.Repeat("x", MaxRequestID+1)
 		},
-		`identity: "\xff"; at most 1024 bytes of UTF-8`:                func(r *Request) { r.By = "\xff" },
-		`ops[1].account_id.app_id: is empty; 1 to 256 bytes`:           func(r *Request) { r.Ops[1].Account.App = "" },
-		`ops[0].account_id.realm: "a~" must not contain "~"`:           func(r *Request) { r.Ops[0].Account.Realm = "a~" },
-		`ops[7].account_id.realm: "a~" must not contain "~"`:           func(r *Request) { r.Ops[0].Account.Realm = "a~"; r.Indexes = []int32{7, 9} },
-		`indexes: 1 for 2 ops`:                                         func(r *Request) { r.Indexes = []int32{7} },
+		`identity: "\xff"; at most 1024 bytes of UTF-8`:                        func(r *Request) { r.By = "\xff" },
+		`ops[1].account_id.app_id: is empty; 1 to 256 bytes`:                   func(r *Request) { r.Ops[1].Account.App = "" },
+		`ops[0].account_id.realm: "a~" must not contain "~"`:                   func(r *Request) { r.Ops[0].Account.Realm = "a~" },
+		`ops[7].account_id.realm: "a~" must not contain "~"`:                   func(r *Request) { r.Ops[0].Account.Realm = "a~"; r.Indexes = []int32{7, 9} },
+		`indexes: 1 for 2 ops`:                                                 func(r *Request) { r.Indexes = []int32{7} },
 		`ops[0].delta: 9007199254741; must be -9007199254740 to 9007199254740`: func(r *Request) { r.Ops[0].Delta = MostDelta + 1 },
 		`ops[0].options: 8 has unknown bits; a sum of 1 (IGNORE_POLICY_BOUNDS), 2 (DO_NOT_CAP_PROPOSED) and 4 (WITH_POLICY_LIMIT_DELTA)`: func(r *Request) {
 			r.Ops[0].Options = 8
