@@ -138,9 +138,15 @@ func (a *Aggregator) checkSimple(clock Clock, s *limitEntry, r *rule, key string
 	return enforced(d, l, key), Nothing
 }
 
-// openBucket starts an epoch. The estimate continues: a key that was idle for an hour has refilled, one that was idle
-// for a second has not.
+// openBucket starts an epoch, which reports at once.
 func (a *Aggregator) openBucket(now quota.Time, b *bucket, l *quota.Limit) {
+	a.startEpoch(now, b, l)
+	a.urge(b)
+}
+
+// startEpoch starts an epoch. The estimate continues: a key that was idle for an hour has refilled, one that was idle
+// for a second has not.
+func (a *Aggregator) startEpoch(now quota.Time, b *bucket, l *quota.Limit) {
 	b.tally()
 	b.tallied = tallied{}
 	b.phase, b.opened, b.epoch = open, now, a.table.nextEpoch()
@@ -152,14 +158,13 @@ func (a *Aggregator) openBucket(now quota.Time, b *bucket, l *quota.Limit) {
 	b.applied, b.pending, b.sent, b.acked, b.ackedOver, b.ackedBack = 0, 0, counts{}, 0, 0, 0
 	b.cancelled.unsend()
 	b.rate, b.cap, b.base, b.from, b.lease = 0, 0, 0, now, now.Add(a.cfg.Lease)
-	b.grantedNothing, b.noGrantYet = false, true
+	b.grantedNothing, b.noGrantYet, b.calm = false, true, false
 	b.estUsed, b.estBack, b.before, b.lastUse, b.noneFree = 0, 0, 0, now, false
 	b.undecidedBefore = 0
 	b.saved, b.returned, b.unconfirmed, b.sentBack, b.ref = 0, 0, 0, 0, 0
 	a.openSlot(b, l)
 	b.initEstimate(now, l)
 	b.others, b.presumed = 0, 0
-	a.urgent.push(b)
 }
 
 // initEstimate initializes the estimate of a key that is new to this member: it starts full.

@@ -119,7 +119,7 @@ func (a *Aggregator) allocate(now quota.Time, b *bucket, w AllocationRequest) (A
 	if !w.Look && w.Wait > fromNode.Held {
 		b.want = max(b.want, min(w.Wait, l.BurstUnits()))
 		if est >= quota.Token && !cut {
-			a.urgent.push(b)
+			a.urge(b)
 		}
 	}
 	return fromNode, true
@@ -327,11 +327,11 @@ func (a *Aggregator) settle(now quota.Time, b *bucket, s *Settlement) bool {
 	b.note()
 	if beyond > 0 && !b.largeOverdraft && b.over-b.ackedOver > max(b.part(l, a.nodes()), minUrgentOverdraft) {
 		b.largeOverdraft = true
-		a.urgent.push(b)
+		a.urge(b)
 		a.urgent.wake.Store(true)
 	}
 	if s.Refunded > 0 {
-		a.urgent.push(b)
+		a.urge(b)
 	}
 	return true
 }

@@ -109,19 +109,19 @@ func (a *Aggregator) apply(now, at quota.Time, off clockOffset, b *bucket, rt *r
 		// An overdue answer was lost on one of the two ways; this recall shows that the way here is open.
 		b.overdue = b.phase == open && b.pending != 0 && now.Sub(b.sentAt) > 2*rt.rtt
 		if b.recalled || b.overdue {
-			a.urgent.push(b)
+			a.urge(b)
 		}
 		return
 	}
 	if e.Unknown {
 		if b.ref, b.overdue = 0, b.pending != 0; b.overdue {
-			a.urgent.push(b)
+			a.urge(b)
 		}
 		return
 	}
 	b.answer(now, rt, e, took)
 	if b.cancelled.any() {
-		a.urgent.push(b)
+		a.urge(b)
 	}
 	if e.Saved > b.saved {
 		b.saved = e.Saved
@@ -162,7 +162,7 @@ func (a *Aggregator) apply(now, at quota.Time, off clockOffset, b *bucket, rt *r
 	b.hot().low.Store(int64(b.lowWater(rt, e)))
 	a.wheel.add(b, max(now, b.sentAt.Add(e.Again))) // or every other turn of the wheel is missed
 	if b.askAgain && quota.Units(b.hot().held.Load()) < max(b.want, quota.Units(b.hot().low.Load())) {
-		a.urgent.push(b)
+		a.urge(b)
 	}
 }
 

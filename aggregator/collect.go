@@ -98,6 +98,12 @@ func (a *Aggregator) collectSoon(now quota.Time, room *Buffer) {
 func (a *Aggregator) collectUrgent(now quota.Time, b *bucket, room *Buffer) quota.Time {
 	b.lock()
 	defer b.unlock()
+	if b.calm && !b.dead {
+		b.asked.Store(false)
+		a.list(b)
+		a.wheel.add(b, b.opened.Add(openIntervals*a.cfg.Sync))
+		return now
+	}
 	if at := b.nextReportAt(now, a.cfg.Sync); at > now {
 		return at
 	}
@@ -173,6 +179,7 @@ func (a *Aggregator) resendAfter(b *bucket, rt *route) time.Duration {
 func (b *bucket) shouldReport(now quota.Time, a *Aggregator, rt *route) bool {
 	c := b.decidedCounts()
 	changed := c != b.sent
+	mayClose := b.allocated == 0 && b.undecided == 0
 	if (changed || b.want > 0 || b.wantsLevel || b.cancelled.any()) && !b.overfull() {
 		b.measure(now, c)
 		b.lastUse = now
@@ -181,6 +188,9 @@ func (b *bucket) shouldReport(now quota.Time, a *Aggregator, rt *route) bool {
 		}
 		b.returnAbove(b.kept(rt.rtt))
 		b.recalled = false
+		if b.calm && mayClose {
+			b.beginClose()
+		}
 		return true
 	}
 	if b.phase == closing || b.pending != 0 { // without an answer: repeat
@@ -192,7 +202,6 @@ func (b *bucket) shouldReport(now quota.Time, a *Aggregator, rt *route) bool {
 		b.stop()
 		return true
 	}
-	mayClose := b.allocated == 0 && b.undecided == 0
 	if mayClose && b.overfull() {
 		b.beginClose()
 		return true
@@ -309,7 +318,7 @@ func (b *bucket) fill(e *quota.ReportEntry, now quota.Time, term quota.Term) {
 		e.Learn = &quota.Learn{HasLevel: true, Level: min(max(b.level, -quota.Most), quota.Most), Age: now.Sub(b.levelAt), Rate: b.rate, Cap: b.cap, LeaseLeft: b.lease.Sub(now), WindowEnd: b.until}
 	}
 	b.sent, b.sentAt, b.askAgain, b.unpaid, b.sentBack = c, now, false, min(b.unpaid, b.undecided), b.returned
-	b.wanted, b.want, b.wantsLevel, b.largeOverdraft = b.want, 0, false, false
+	b.wanted, b.want, b.wantsLevel, b.largeOverdraft, b.calm = b.want, 0, false, false, false
 	if low := &b.hot().low; low.Load() != 0 {
 		low.Store(0) // no more until the next grant sets it
 	}

@@ -165,7 +165,7 @@ func (a *Aggregator) decideSlow(now quota.Time, t *attempt, b *bucket, l *quota.
 		return a.askLeader(t, b, l)
 	}
 	if b.phase == closed {
-		a.openBucket(now, b, l)
+		a.openCalm(now, b, l)
 	}
 	b.roll(now, l)
 	b.accrue(now)
@@ -179,6 +179,12 @@ func (a *Aggregator) decideSlow(now quota.Time, t *attempt, b *bucket, l *quota.
 		return b.decided(now, l, quota.WhyHeld, true, est, cost)
 	}
 	est := b.estimate(now, l, cut)
+	if b.calm {
+		if !cut && b.staysCalm(now, l, est, cost, a.cfg.Sync, a.nodes()*max(1, int(a.peers.Load()))) {
+			return b.overdraw(now, t, l, quota.WhyEstimate, est)
+		}
+		a.urge(b)
+	}
 	wanted := b.want
 	b.want = max(b.want, min(cost, l.BurstUnits()))
 	covers := est
@@ -186,7 +192,7 @@ func (a *Aggregator) decideSlow(now quota.Time, t *attempt, b *bucket, l *quota.
 		covers = est.Plus(b.presumed)
 	}
 	if covers >= cost && !(b.grantedNothing && l.MayAsk()) {
-		a.urgent.push(b) // the cluster has tokens: request them
+		a.urge(b) // the cluster has tokens: request them
 	}
 	if cut {
 		return a.decideAlone(now, t, b, l, est)
@@ -213,7 +219,7 @@ func (a *Aggregator) decideOpen(now quota.Time, t *attempt, b *bucket, l *quota.
 		}
 		if est < cost || l.MayAsk() {
 			t.waits = true
-			a.urgent.push(b)
+			a.urge(b)
 		}
 		t.need = Grant
 		return b.decided(now, l, quota.WhyNotHeld, false, est, cost)
@@ -257,7 +263,7 @@ func (a *Aggregator) decideSoft(now quota.Time, t *attempt, b *bucket, l *quota.
 		}
 		t.waits = true
 		t.need = Grant
-		a.urgent.push(b)
+		a.urge(b)
 		return b.decided(now, l, quota.WhyNotHeld, false, est, cost)
 	}
 	switch {
@@ -267,7 +273,7 @@ func (a *Aggregator) decideSoft(now quota.Time, t *attempt, b *bucket, l *quota.
 	case est >= cost:
 		if !b.largeOverdraft && b.over-b.ackedOver+beyond > max(b.part(l, a.nodes()), minUrgentOverdraft) {
 			b.largeOverdraft = true
-			a.urgent.push(b)
+			a.urge(b)
 			a.urgent.wake.Store(true) // it may be in the queue for a later moment
 		}
 		return b.overdraw(now, t, l, quota.WhyEstimate, est)
@@ -344,7 +350,7 @@ func (a *Aggregator) peek(now quota.Time, t *attempt, b *bucket, l *quota.Limit,
 	}
 	if !cut && !t.final && (!b.hasLevel || now.Sub(b.levelAt) > a.cfg.Sync) { // the level may be outdated
 		b.wantsLevel = true
-		a.urgent.push(b)
+		a.urge(b)
 		switch {
 		case l.MayAsk() && !held && a.mayAsk(now, t, b, l):
 			return a.askLeader(t, b, l)

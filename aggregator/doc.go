@@ -37,6 +37,9 @@
 // So is a recalled key: if it is in use it keeps what it needs for a round trip, otherwise it stops, and returns its
 // tokens and its rate.
 //
+// A calm key is not reported when it opens, but once, when it closes (calm.go): one of a soft token bucket that is asked
+// for rarely, while its limit is far away.
+//
 // An unused key keeps its tokens as long as the cluster has more: under soft for three intervals, under hard until it
 // closes or is recalled. When nothing is left elsewhere, it stops at once.
 //

@@ -12,7 +12,7 @@
 //	leaseState       64  rate cap from base lease offset applied share
 //	durableState      8  saved
 //	estimateState   104  est estAt estUsed estBack level levelAt others presumed stale looked credit aside hasLevel fresh guessing bound noneFree grantedNothing noGrantYet
-//	reportState     120  sent sentBack acked ackedOver ackedBack want wanted demand pending tries sentAt largeOverdraft wantsLevel overdue askAgain
+//	reportState     120  sent sentBack acked ackedOver ackedBack want wanted demand pending tries sentAt calm largeOverdraft wantsLevel overdue askAgain
 //	deniedState      16  denied deniedCost
 //	hotEntry         64  hash held low offset kind key
 package aggregator

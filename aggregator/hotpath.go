@@ -138,16 +138,23 @@ type stack struct {
 	wake atomic.Bool // set by the first push after a drain
 }
 
+// push adds a bucket and wakes the goroutine that drains.
 func (s *stack) push(b *bucket) {
+	if s.add(b) {
+		s.wake.Store(true)
+	}
+}
+
+// add adds a bucket, and returns false if it is there already. The goroutine that drains finds it at its next turn.
+func (s *stack) add(b *bucket) bool {
 	if b.asked.Load() || !b.asked.CompareAndSwap(false, true) {
-		return
+		return false
 	}
 	for {
 		h := s.head.Load()
 		b.next = h
 		if s.head.CompareAndSwap(h, b) {
-			s.wake.Store(true)
-			return
+			return true
 		}
 	}
 }

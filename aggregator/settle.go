@@ -104,7 +104,7 @@ func (a *Aggregator) forceBucket(now quota.Time, b *bucket, t *attempt) (was quo
 		b.overdrawn(beyond)
 		b.charged = b.charged.Count(beyond)
 		b.est, b.estUsed = b.est.Plus(-cost), b.estUsed.Plus(cost)
-		a.urgent.push(b)
+		a.urge(b)
 	}
 	t.took(b, beyond)
 	return was, true
@@ -196,7 +196,7 @@ func (a *Aggregator) refund(clock Clock, k quota.Key, cost quota.Units, taken *T
 	b.refunded = b.refunded.Count(cost)
 	b.note()
 	b.estimate(now, l, b.cutOff(now, a.cfg.Lease))
-	a.urgent.push(b)
+	a.urge(b)
 }
 
 // windowContinues reports whether the window in which a request was charged continues. If that is uncertain, it does not
@@ -248,5 +248,5 @@ func (a *Aggregator) Release(clock Clock, n quota.LimitName, key string, count i
 	if b.phase == open && now < b.lease {
 		b.addHeld(u - paid)
 	}
-	a.urgent.push(b)
+	a.urge(b)
 }

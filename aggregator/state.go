@@ -149,6 +149,7 @@ type reportState struct {
 	tries     int         // repetitions of the unanswered report
 	sentAt    quota.Time
 
+	calm           bool // reports only when it closes: see openCalm
 	largeOverdraft bool // large overdraft since the last report
 	wantsLevel     bool // a caller waits for the level
 	overdue        bool // a recall arrived while an answer was overdue: report again at once

@@ -77,6 +77,8 @@ var heuristics = []mutation{
 	{"a large overdraft is reported at once", "aggregator/decide.go", "		if !b.largeOverdraft && b.over", "		if false && !b.largeOverdraft && b.over"},
 	// TestBurstOnAllNodes.
 	{"a key that was idle overdraws a quarter of its part", "aggregator/state.go", "		nodes *= 4\n", "		nodes *= 1\n"},
+	// TestRareChecks.
+	{"a key that is asked for rarely reports only when it closes", "aggregator/calm.go", "	if b.calm = b.mayBeCalm(l); b.calm {\n", "	if b.calm = false; b.calm {\n"},
 	// TestSmallParts.
 	{"a key asks before it has used up what it holds", "aggregator/apply.go", "	low := perSecond(b.demand, 2*rt.rtt)\n", "	low := perSecond(b.demand, 0*rt.rtt)\n"},
 	// TestClients/skewed_soft.

@@ -149,6 +149,18 @@ func TestQuietKeys(t *testing.T) {
 	}
 }
 
+// TestRareChecks checks that a key that is asked for less than once a second, far from its limit, reports once for
+// each check: when it closes. Each node makes two more: a full report, and that of its first check.
+func TestRareChecks(t *testing.T) {
+	res := Run(Scenario{
+		Seed: 1, Nodes: 3, Duration: 5 * time.Minute, Limit: limit(1000, 1000, quota.Soft), Delay: time.Millisecond,
+		Load: until(time.Hour, func(int, time.Duration) float64 { return 0.2 }),
+	})
+	if res.Attempted < 150 || res.Reports > res.Attempted+6 || res.Under > 0 {
+		t.Errorf("%d checks, %d reports, %d refused", res.Attempted, res.Reports, res.Under)
+	}
+}
+
 // TestRunRepeats checks that the same scenario gives the same result twice.
 func TestRunRepeats(t *testing.T) {
 	for seed := range uint64(20) {

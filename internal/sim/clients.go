@@ -330,7 +330,7 @@ func (r *run) checkClient(p *proc, k parked) {
 	}
 	d, need := c.out[0], c.Need
 	r.free(c)
-	if p.agg.Urgent() {
+	if p.agg.Urgent() || p.wakeAt == 0 {
 		r.pumpClient(p)
 	}
 	switch need {

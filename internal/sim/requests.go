@@ -131,7 +131,7 @@ func (r *run) key(k string) quota.Key { return quota.Key{LimitName: r.Limit.Limi
 
 func (r *run) decide(n *node, c *call) {
 	n.agg.Decide(n.clock, &c.Call)
-	if n.agg.Urgent() {
+	if n.agg.Urgent() || n.wakeAt == 0 {
 		r.pump(n)
 	}
 }
