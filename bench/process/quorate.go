@@ -84,7 +84,8 @@ type Node struct {
 	Debug            string // address of profiles
 	Data             string // its data directory
 	config           string
-	clock            string // file for StepClock; "" means no file
+	clock            string        // file for StepClock; "" means no file
+	earlier          time.Duration // processor time of its killed processes
 }
 
 // Cluster is a cluster of Quorate nodes on loopback, without TLS.
@@ -189,6 +190,10 @@ func (n *Node) Start() error {
 		command = append([]string{faulttest.ClockEnv + "=" + n.clock, program}, command...)
 		program = "env"
 	}
+	if n.Process != nil {
+		used := n.cmd.ProcessState
+		n.earlier += used.UserTime() + used.SystemTime()
+	}
 	n.Process, err = Start(program, command...)
 	return err
 }
@@ -270,6 +275,15 @@ func (c *Cluster) mount(ctx context.Context, dir, size string) error {
 	}
 	c.mounted = dir
 	return nil
+}
+
+// CPU returns the processor time that the nodes have used so far, with that of killed processes.
+func (c *Cluster) CPU() (time.Duration, error) {
+	all, err := CPU(c.Processes()...)
+	for _, n := range c.Nodes {
+		all += n.earlier
+	}
+	return all, err
 }
 
 // Close stops the nodes and removes their data.

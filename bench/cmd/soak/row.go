@@ -24,6 +24,7 @@ import (
 type row struct {
 	after, p50, p99  time.Duration
 	rate             float64
+	cpu              time.Duration // of all nodes, of each check
 	errors, asked    int64
 	keys             int
 	own, files       float64 // resident bytes of all nodes: their own, and mapped files
@@ -136,17 +137,19 @@ func metrics(ctx context.Context, addr string) (map[string]float64, error) {
 	return out, nil
 }
 
+func us(d time.Duration) string { return suite.Number(float64(d.Nanoseconds()) / 1000) }
+
 func ms(d time.Duration) string { return suite.Number(float64(d.Microseconds()) / 1000) }
 
 func (r *row) line() string {
 	n := suite.Number
-	return fmt.Sprintf("| %v | %s | %s | %s | %d | %s | %s | %s | %s | %s | %s | %s | %s | %s | %s |", r.after.Round(time.Second), n(r.rate), ms(r.p50), ms(r.p99), r.errors,
+	return fmt.Sprintf("| %v | %s | %s | %s | %s | %d | %s | %s | %s | %s | %s | %s | %s | %s | %s | %s |", r.after.Round(time.Second), n(r.rate), us(r.cpu), ms(r.p50), ms(r.p99), r.errors,
 		n(float64(r.keys)), n(r.held), n(r.accounts), n(r.own/(1<<20)), n(r.files/(1<<20)), n(r.heap/(1<<20)), n(r.goroutines), n(r.open), n(r.disk/(1<<20)), r.did)
 }
 
 // Flat compares the last third of the windows with the first, within these bounds.
 const (
-	mostMemory     = 1.2
+	mostUsed       = 1.2
 	mostLatency    = 1.5
 	mostGoroutines = 1.1
 )
@@ -177,8 +180,9 @@ func judge(rows []row, keys, nodes int, latency, faults bool) (string, bool) {
 		flat = flat && ok
 		fmt.Fprintf(&out, "| %s | %s | %s | %.2f | %s | %v |\n", what, suite.Number(first), suite.Number(last), last/first, suite.Number(most), ok)
 	}
-	say("resident without files, MB", mostMemory, func(r *row) float64 { return r.own / (1 << 20) })
-	say("heap, MB", mostMemory, func(r *row) float64 { return r.heap / (1 << 20) })
+	say("CPU, µs a check", mostUsed, func(r *row) float64 { return r.cpu.Seconds() * 1e6 })
+	say("resident without files, MB", mostUsed, func(r *row) float64 { return r.own / (1 << 20) })
+	say("heap, MB", mostUsed, func(r *row) float64 { return r.heap / (1 << 20) })
 	say("goroutines", mostGoroutines, func(r *row) float64 { return r.goroutines })
 	if faults {
 		say("descriptors", mostGoroutines, func(r *row) float64 { return r.open })
