@@ -54,6 +54,7 @@ func main() {
 func run(ctx context.Context) (flat bool, err error) {
 	duration := flag.Duration("duration", 30*time.Minute, "how long")
 	part := flag.Float64("part", 0.7, "part of the maximum, which is measured first")
+	fixed := flag.Float64("rate", 0, "checks a second, to compare runs; 0 is the part of the maximum")
 	keys := flag.Int("keys", 20_000, "keys that are asked for at a time")
 	lives := flag.Duration("life", 0, "how long a key is asked for, at least 1s; 0 is a sixteenth of the duration, and at most a minute")
 	profiles := flag.String("profiles", "", "existing `directory` for heap profiles of the nodes, of the first window that is judged and of the last")
@@ -92,6 +93,9 @@ func run(ctx context.Context) (flat bool, err error) {
 		return false, err
 	}
 	rate := *part * most
+	if *fixed > 0 {
+		rate = *fixed
+	}
 	l.failover = *faults
 	var e *exact
 	if *faults {
