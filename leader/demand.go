@@ -129,18 +129,36 @@ func (al *allocation) observe(now quota.Time, d delta, sync time.Duration, b *bu
 	every := f.count.fade(seconds, 3*sync.Seconds())
 	al.demand = follow(al.demand, attempted, size, seconds, every)
 	al.using = follow(al.using, max(0, float64(d.used+d.over-d.refunded)), size, seconds, every)
-	alpha := 1 - f.shown.fade(seconds, shown.Seconds())
-	al.tried += float32(alpha * (float64(d.attempted())/seconds - float64(al.tried)))
-	al.admit += float32(alpha * (float64(d.used+d.over)/seconds - float64(al.admit)))
+}
+
+// show updates the averages for display, before observe. A report of an open key replaces what was shown since the
+// last report. Counts of an epoch that begins (opened) were not shown at all: they are added, and fade from now on.
+func (al *allocation) show(now quota.Time, d delta, opened bool, f *fades) {
+	gap := shown
+	if al.reported > 0 {
+		gap = max(now.Sub(al.reported), time.Millisecond)
+	}
+	left := f.shown.fade(gap.Seconds(), shown.Seconds())
+	part := (1 - left) / gap.Seconds()
+	if opened {
+		part = 1 / shown.Seconds()
+	}
+	al.tried = float32(left*float64(al.tried) + part*float64(d.attempted()))
+	al.admit = float32(left*float64(al.admit) + part*float64(d.used+d.over))
 }
 
 // shown is the averaging time of displayed rates: long enough to be steady, while the division
 // follows every surge.
 const shown = 2 * time.Second
 
-// showing returns the averages for display. They decay while the member is silent.
+// showing returns the averages for display. They decay while the member is silent: from its final report on, or
+// from when the next one is due.
 func (al *allocation) showing(now quota.Time) (tried, admit float64) {
-	silent := max(0, now.Sub(al.reported)-al.reportWithin)
+	silent := now.Sub(al.reported)
+	if !al.closed {
+		silent -= al.reportWithin
+	}
+	silent = max(0, silent)
 	fade := math.Exp(-silent.Seconds() / shown.Seconds())
 	return float64(al.tried) * fade, float64(al.admit) * fade
 }

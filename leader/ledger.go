@@ -244,7 +244,8 @@ func (l *Ledger) entry(now quota.Time, r *quota.Report, e *quota.ReportEntry, g 
 	}
 	al := b.allocationAt(now, place, r, e)
 	gap, recorded := firstGap(e), al != nil && !al.restored
-	if al == nil || al.epoch != e.Epoch {
+	opened := al == nil || al.epoch != e.Epoch
+	if opened {
 		alone = false
 		al = b.admit(now, r, e)
 		al.restored = true
@@ -274,6 +275,7 @@ func (l *Ledger) entry(now quota.Time, r *quota.Report, e *quota.ReportEntry, g 
 		b.lastUse = now
 	}
 	asks := d.attempted() > 0 || e.Want > 0 || al.asked > 0
+	al.show(now, d, opened, &l.fades)
 	al.observe(now, d, l.cfg.Sync, b, &l.fades)
 	if e.Final {
 		b.close(now, al, e, r.Seq, g)

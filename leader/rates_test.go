@@ -2,6 +2,7 @@ package leader
 
 import (
 	"math"
+	"math/rand/v2"
 	"testing"
 	"time"
 
@@ -50,6 +51,45 @@ func TestShownRates(t *testing.T) {
 	now = now.Add(10 * time.Second)
 	if k := shown(); k.Demand > 1 || k.Rate > 0.1 {
 		t.Errorf("10 s of silence: demand %.1f/s, rate %.1f/s; want them gone", k.Demand, k.Rate)
+	}
+}
+
+// TestRatesOfRareChecks: the displayed rate of a key that is asked for rarely, and closes between checks, is right on
+// average over time. Each check is reported a second after it was made, in a final report.
+func TestRatesOfRareChecks(t *testing.T) {
+	limits, err := quota.NewLimits(1, []quota.Limit{{
+		LimitName: quota.LimitName{Namespace: "n", Limit: "l"}, Rate: quota.Rate{Tokens: 1000, Per: time.Second}, Burst: 1000,
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	rng := rand.New(rand.NewPCG(1, 2))
+	now := quota.Time(1_000_000_000_000)
+	l := New(Config{}, 0, 1, "a", []quota.NodeID{"a"}, limits, nil, now)
+	const perSecond = 0.3
+	count, sum, looks := 0, 0.0, 0
+	for report, epoch := now, quota.Seq(1); looks < 50_000; now = now.Add(50 * time.Millisecond) {
+		if now >= report {
+			if epoch > 1 {
+				e := quota.ReportEntry{Key: quota.Key{LimitName: limits.All()[0].LimitName, Key: "k"}, Epoch: epoch, Overdrawn: quota.Token, Unreported: quota.Token, Final: true}
+				if _, err := l.Report(now, quota.Report{Term: 1, From: "a", Seq: epoch, Entries: []quota.ReportEntry{e}}); err != nil {
+					t.Fatal(err)
+				}
+				count++
+			}
+			epoch++
+			report = now.Add(time.Second + time.Duration(rng.ExpFloat64()/perSecond*float64(time.Second)))
+		}
+		l.Sweep(now)
+		looks++
+		for _, k := range l.Rates(now, Query{Top: 1, Limits: every}) {
+			sum += k.Demand
+		}
+	}
+	got, want := sum/float64(looks), float64(count)/(float64(looks)*0.05)
+	if math.Abs(got-want) > 0.05*want {
+		t.Logf("count %d looks %d", count, looks)
+		t.Errorf("%.3f/s are shown on average, and there were %.3f/s", got, want)
 	}
 }
 
