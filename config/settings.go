@@ -88,8 +88,8 @@ func (n *Node) settings() []setting {
 	}
 }
 
-// Set sets one setting, by its path in the file, to the value of a flag: the form is that of its
-// variable.
+// Set sets one setting to the value of a flag, in the form of its variable. The path must be one of
+// the file, such as listen.http.
 func (n *Node) Set(path, text string) error {
 	all := n.settings()
 	i := slices.IndexFunc(all, func(s setting) bool { return s.path == path })
