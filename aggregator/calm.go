@@ -6,7 +6,8 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// calmShare is the part of the burst that all members together may use of a calm key without a report.
+// calmShare is the part of the burst that all nodes together may use of a calm key without a report. All clients
+// together may use as much besides.
 const calmShare = 0.05
 
 // openCalm starts an epoch with a check. The key is calm if it may be: it reports once, when it closes, instead of at

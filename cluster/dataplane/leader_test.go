@@ -28,7 +28,7 @@ func (n *silentNode) Call(ctx context.Context, _ quota.NodeID, _ *peerv1.Call) (
 	defer n.calls.Add(-1)
 	close(n.asked)
 	<-ctx.Done()
-	time.Sleep(10 * time.Millisecond)
+	time.Sleep(10 * time.Millisecond) // it notices the end late: a Close that does not wait has returned by then
 	return nil, ctx.Err()
 }
 
