@@ -64,7 +64,7 @@ static: ## build OUT/quorate (quorate.exe on Windows) for GOOS and GOARCH, as re
 	CGO_ENABLED=0 go build -trimpath -buildvcs=$(if $(wildcard .git),true,false) -ldflags '-s -w -buildid= -X github.com/quorate/quorate/internal/cli/build.Version=$(VERSION)' -o $(OUT)/ ./cmd/quorate
 
 # Pinned here: as a tool in go.mod it would bring 330 modules to everybody.
-check-goreleaser: ## check the release configuration with goreleaser, which is built first: minutes
+check-goreleaser: ## check the release configuration with goreleaser; builds goreleaser first, which takes minutes
 	go run github.com/goreleaser/goreleaser/v2@v2.16.0 check
 
 dist: ## release archives for PLATFORMS in OUT, with bills of materials and checksums
@@ -106,7 +106,7 @@ race: ## run all tests under the race detector; needs a C compiler
 	CI=true TEST_SPEED=full go test -race -timeout 60m $(PKG)
 
 # The tests keep their files in TMPDIR; what go builds stays where it was.
-slow-disk: ## run the quick tests (PKG=./cluster/... for some) on a disk whose syncs take 20 ms more; needs root and /dev/fuse
+slow-disk: ## run the quick tests (PKG=./cluster/... for some) on a disk that adds 20 ms to each sync; needs root and /dev/fuse
 	@work=$$(mktemp -d)
 	mkdir "$$work/disk"
 	trap 'kill "$${disk_PID:-}" 2> /dev/null || true; wait || true; umount "$$work/disk" 2> /dev/null || true; rm -rf "$$work"' EXIT
@@ -115,21 +115,21 @@ slow-disk: ## run the quick tests (PKG=./cluster/... for some) on a disk whose s
 	read -r -u "$${disk[0]}" _
 	CI=true TMPDIR="$$work/disk" GOTMPDIR="$$work" go test -count=1 -timeout 30m $(PKG)
 
-system: ## run only the tests of whole nodes, with their figures, held to their targets of time; needs iproute2 and root
+system: ## run only the tests of whole nodes, print their figures, and check their time targets; needs iproute2 and root
 	CI=true TEST_SPEED=full SOAK_TARGETS=1 go test -count=1 -v ./systemtest
 
-headline: ## play three scenarios on real processes, with the simulator's prediction beside them; half a minute
+headline: ## play scenarios on real processes and compare them with the simulator's prediction; half a minute
 	CI=true TEST_SPEED=full go test -count=1 -v -run 'TestHeadline' ./systemtest
 
-proxies: ## put Caddy and HAProxy in front of a real node; needs both: apt-get install caddy haproxy
+proxies: ## test a real node behind Caddy and HAProxy; needs both: apt-get install caddy haproxy
 	CI=true TEST_SPEED=full go test -tags proxies -count=1 -v -run 'TestProxies' ./systemtest
 
-soak-kills: ## kill leaders and whole clusters KILLS times, under counts and transfers, and change limits 1000 times, with the figures; minutes
+soak-kills: ## kill leaders and whole clusters KILLS times during counts and transfers, change limits 1000 times, and print the figures; minutes
 	CI=true TEST_SPEED=full SOAK_KILLS=$(KILLS) SOAK_CHANGES=1000 SOAK_BANK_SECONDS=60 go test -count=1 -timeout 1h -v -run 'TestDurable|TestThousandChanges|TestBank' ./systemtest
 
 # A row is written when its fault is over. An interrupted run leaves the old table;
 # one in which a target was missed writes the new one, and fails.
-faults: ## do every fault to real processes and write docs/development/faults.md; 25 minutes; needs root and iproute2
+faults: ## inject every fault into real processes and write docs/development/faults.md; 25 minutes; needs root and iproute2
 	@rows=$$(mktemp)
 	trap 'rm -f "$$rows"' EXIT
 	status=0
@@ -154,7 +154,7 @@ power-loss: ## cut the power of nodes CUTS times and write docs/development/powe
 	} > docs/development/power-loss.md
 	exit "$$status"
 
-mutations: ## make small faults in the core, see which quick test finds each, and write docs/development/mutations.md; half an hour
+mutations: ## plant small bugs in the core, find the quick test that catches each, and write docs/development/mutations.md; half an hour
 	@rows=$$(mktemp)
 	trap 'rm -f "$$rows"' EXIT
 	status=0
@@ -170,7 +170,7 @@ mutations: ## make small faults in the core, see which quick test finds each, an
 	} > docs/development/mutations.md
 	exit "$$status"
 
-seeded-faults: ## put one fault after the other into the program, see which test finds it, and write docs/development/seeded-faults.md; half an hour; needs what histories and power-loss do
+seeded-faults: ## plant one bug at a time in the program, find the test that catches it, and write docs/development/seeded-faults.md; half an hour; needs root, iproute2 and /dev/fuse
 	@rows=$$(mktemp)
 	trap 'rm -f "$$rows"' EXIT
 	status=0
@@ -221,17 +221,17 @@ reach: ## play examples/sim/reach and write docs/development/accuracy-table.md; 
 	} > docs/development/accuracy-table.md
 	exit "$$status"
 
-campaign: ## play CAMPAIGN random fault scenarios in the simulator, from SEED on; 10,000 take 2 minutes
+campaign: ## play CAMPAIGN random fault scenarios in the simulator, starting with SEED; 10,000 take 2 minutes
 	go run ./cmd/quorate sim --campaign $(CAMPAIGN) --seed $(SEED)
 
 lint: ## run golangci-lint
 	$(TOOL) golangci-lint run ./...
 
-recording: ## run the README's first minute and draw it as docs/images/first-minute.svg; needs python3 and the ports of quorate dev
+recording: ## run the README's first minute and draw docs/images/first-minute.svg; needs python3 and the ports of quorate dev
 	go build -trimpath -o bin/ ./cmd/quorate
 	python3 tools/recording.py bin/quorate docs/images/first-minute.svg
 
-site: ## make a site of docs in site/; needs mkdocs and its theme: apt-get install mkdocs-material
+site: ## build a site from docs in site/; needs mkdocs and its theme: apt-get install mkdocs-material
 	mkdocs build --strict
 
 generate: ## write api/gen, docs/openapi.json and docs/reference from api/proto
@@ -243,9 +243,9 @@ format: ## format Go files and protos in place
 	$(FILES) | xargs -r $(TOOL) golangci-lint fmt
 	$(TOOL) buf format -w
 
-verify: check-format check-vet check-platforms check-bench check-deploy check-release check-tidy check-proto check-breaking check-generated check-dead check-arch check-prose lint ## all checks that are no tests; changes no file
+verify: check-format check-vet check-platforms check-bench check-deploy check-release check-tidy check-proto check-breaking check-generated check-dead check-arch check-prose lint ## run all checks except tests; changes no file
 
-check-format: ## Go files are formatted
+check-format: ## check that Go files are formatted
 	@bad=$$($(FILES) | xargs -r $(TOOL) gofumpt -l)
 	if [[ -n $$bad ]]; then
 		echo "not formatted, run: make format"
@@ -253,39 +253,39 @@ check-format: ## Go files are formatted
 		exit 1
 	fi
 
-check-vet: ## go vet
+check-vet: ## run go vet
 	go vet ./...
 	go vet -tags proxies ./systemtest
 
 # The tests of processes use signals and network namespaces of Linux.
-check-platforms: ## vet programs, libraries and their tests for OTHERS; two minutes of a processor for each
+check-platforms: ## vet programs, libraries and their tests for the platforms OTHERS; two minutes of CPU for each
 	@packages=$$(go list ./... | grep -v /systemtest)
 	for platform in $(OTHERS); do
 		echo "go vet for $$platform"
 		GOOS=$${platform%/*} GOARCH=$${platform#*/} CGO_ENABLED=0 go vet $$packages
 	done
 
-check-bench: ## vet and test the module of the bench suite, which is not in ./...
+check-bench: ## vet and test the bench suite, a module of its own that ./... does not include
 	@cd bench
 	go vet ./...
 	go test ./...
 
-check-deploy: ## vet and test what is in deploy, with a module of its own; DEPLOY=-short builds no release twice
+check-deploy: ## vet and test deploy, a module of its own; DEPLOY=-short does not build a release twice
 	@cd deploy/check
 	go vet ./...
 	CI=true go test $(DEPLOY) -count=1 -timeout 30m ./...
 
-check-release: ## dry run of the next release: version, changelog, notes, install lines; a second
+check-release: ## dry-run the next release: version, changelog, notes, install lines; a second
 	@tools/release.sh $(patsubst %-dev,%,$(DEVEL)) > /dev/null
 
-check-tidy: ## go.mod and go.sum say what the code needs
+check-tidy: ## check that go.mod and go.sum match the code
 	go mod tidy -diff
 
-check-proto: ## protos are well-formed and formatted
+check-proto: ## check that protos are well-formed and formatted
 	$(TOOL) buf lint
 	$(TOOL) buf format -d --exit-code
 
-check-breaking: ## protos are compatible with BASE
+check-breaking: ## check that protos are compatible with BASE
 	@if [[ -z "$(BASE)" ]] || ! git cat-file -e "$(BASE):api/proto" 2>/dev/null; then
 		echo "buf breaking: skipped, no earlier commit here holds protos"
 		exit 0
@@ -296,14 +296,14 @@ check-breaking: ## protos are compatible with BASE
 	echo "buf breaking: against $(BASE)"
 	$(TOOL) buf breaking --against "$$old"
 
-check-generated: ## api/gen is what the protos generate
+check-generated: ## check that api/gen matches the protos
 	@new=$$(mktemp -d)
 	trap 'rm -rf "$$new"' EXIT
 	$(TOOL) buf generate -o "$$new"
 	git --no-pager diff --no-index --stat --exit-code api/gen "$$new/api/gen" || { echo "api/gen is out of date, run: make generate"; exit 1; }
 
 # Of pages that show help texts as code, and code is not prose, the text alone is checked.
-check-prose: ## Vale: plain English in pages, help texts, protos and comments of Go files
+check-prose: ## check the English of pages, help texts, protos and Go comments with Vale
 	@help=$$(mktemp -d)
 	trap 'rm -rf "$$help"' EXIT
 	for page in docs/reference/cli/*.md; do
@@ -313,7 +313,7 @@ check-prose: ## Vale: plain English in pages, help texts, protos and comments of
 	$(TOOL) vale --no-global --output=line $$files "$$help"
 
 # A function that only tests reach is dead too: they hold it alive for nobody.
-check-dead: ## every function is reached by a program, or tools/deadcode-allow.txt says why not
+check-dead: ## check that a program reaches every function, or tools/deadcode-allow.txt says why not
 	@found=$$($(TOOL) deadcode -f '{{range .Funcs}}{{println $$.Path .Name}}{{end}}' ./... | sed "s,^$$(go list -m)/,,")
 	dead=$$(grep -vEf <(grep -v -e '^#' -e '^$$' tools/deadcode-allow.txt) <<<"$$found" | grep . || true)
 	if [[ -n $$dead ]]; then
@@ -323,7 +323,7 @@ check-dead: ## every function is reached by a program, or tools/deadcode-allow.t
 	fi
 
 # Not part of verify: what it says changes without a change here.
-check-vulns: ## govulncheck: no known vulnerability is called; skipped where the database (GOVULNDB) does not answer
+check-vulns: ## check with govulncheck that the code calls no known vulnerability; skipped if the database (GOVULNDB) does not answer
 	@db=$${GOVULNDB:-https://vuln.go.dev}
 	if ! curl -fsS -m 10 -o /dev/null "$$db/index/db.json"; then
 		echo "govulncheck: $$db is not reachable, skipped"
@@ -331,38 +331,38 @@ check-vulns: ## govulncheck: no known vulnerability is called; skipped where the
 	fi
 	$(TOOL) govulncheck -db "$$db" ./...
 
-check-arch: ## pure packages are pure, the client links no server
+check-arch: ## check that pure packages are pure and the client links no server
 	go test -count=1 ./internal/archtest
 
 bench: ## run benchmarks; compare two outputs with benchstat
 	go test -run '^$$' -bench '$(BENCH)' -benchmem -count $(COUNT) $(PKG)
 
-bench-peers: ## run Quorate beside its peers and write docs/performance; QUICK=1 prints tables after three minutes
+bench-peers: ## benchmark Quorate and its peers, and write docs/performance; QUICK=1 prints tables after three minutes instead
 	cd bench
 	go run ./cmd/peers $(if $(QUICK),-quick,-out ../docs/performance) $(if $(ONLY),-only '$(ONLY)')
 
-bench-accounts: ## run accounts beside etcd and Redis, and idle nodes, and write docs/performance; QUICK=1 prints tables; needs etcd-server, redis-server and linux-perf; ten minutes
+bench-accounts: ## benchmark accounts against etcd and Redis, measure idle nodes, and write docs/performance; QUICK=1 prints tables instead; needs etcd-server, redis-server and linux-perf; ten minutes
 	cd bench
 	go run ./cmd/peers -only '^accounts|^idle' $(if $(QUICK),-quick,-out ../docs/performance)
 
-behaviour: ## a burst, a node killed, back, and a further one: what three real nodes admit; a minute
+behaviour: ## measure what three real nodes admit in a burst, and when a node dies, returns or is added; a minute
 	cd bench
 	go run ./cmd/behaviour
 
-scale: ## play clusters that double, and one of NODES nodes and SCALEKEYS keys, beside the cost model; some minutes
+scale: ## compare simulated clusters of doubling size, and one of NODES nodes and SCALEKEYS keys, with the cost model; some minutes
 	cd bench
 	go run ./cmd/scale
 	go run ./cmd/scale -nodes $(NODES) -keys $(SCALEKEYS) -ranges 64 -double=false
 
-scale-real: ## clusters of 3, 6, 12 and 24 real nodes: what each takes idle, and asked 100 times a second; four minutes
+scale-real: ## measure CPU and memory in clusters of 3, 6, 12 and 24 real nodes, idle and with 100 checks a second per node; four minutes
 	cd bench
 	go run ./cmd/scale -real 24
 
-soak: ## soak-load while nodes are killed, slowed, out of disk and have their clocks stepped, with exact counts, into docs/performance/soak.md; needs root for the full disk
+soak: ## run soak-load while nodes are killed and paused, disks fill up and clocks jump; check exact counts and write docs/performance/soak.md; needs root to fill a disk
 	cd bench
 	go run ./cmd/soak -faults -duration $(DURATION) -out ../docs/performance/soak.md
 
-soak-load: ## 70 % of the maximum on three real nodes for DURATION, while keys come and go: is all flat?
+soak-load: ## send three real nodes 70 % of their maximum for DURATION while keys come and go; check that memory and latency stay flat
 	cd bench
 	go run ./cmd/soak -duration $(DURATION) -latency=$(LATENCY)
 

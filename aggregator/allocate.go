@@ -43,6 +43,7 @@ type Allocation struct {
 	NoneFree bool        // as estimateState.noneFree
 	HasLevel bool        // a leader has reported the level
 	CutOff   bool        // no leader has answered for a whole lease
+	Central  bool        // as GrantEntry.Central
 	Slope    quota.Units // gain of Level without demand
 	Nodes    int         // number of nodes of the cluster
 
@@ -165,6 +166,7 @@ func (a *Aggregator) describe(now quota.Time, b *bucket, fromNode *Allocation, e
 		fromNode.Aside = max(fromNode.Aside, fromNode.Level)
 	}
 	fromNode.NoneFree, fromNode.HasLevel, fromNode.CutOff, fromNode.Slope = b.noneFree, b.hasLevel, cut, b.gains(l)
+	fromNode.Central = b.central && !cut
 	if fromNode.Window, fromNode.Since, fromNode.Until = b.win, b.since, b.until; b.until == 0 {
 		fromNode.Window, fromNode.Since = 0, 0
 	}

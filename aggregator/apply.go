@@ -32,7 +32,7 @@ func (a *Aggregator) Apply(now quota.Time, g quota.Grant) {
 	var took time.Duration
 	for i := range g.Entries {
 		e := &g.Entries[i]
-		if e.Life != 0 {
+		if e.Incarnation != 0 {
 			a.settled(rt, e)
 			continue
 		}
@@ -158,7 +158,7 @@ func (a *Aggregator) apply(now, at quota.Time, off clockOffset, b *bucket, rt *r
 	b.repay()
 	b.averageShare(b.limit(), e, since)
 	b.noneFree = e.Free < max(b.wanted, quota.Token)
-	b.grantedNothing = e.Tokens == 0 && e.Rate == 0
+	b.grantedNothing, b.central = e.Tokens == 0 && e.Rate == 0, e.Central
 	b.hot().low.Store(int64(b.lowWater(rt, e)))
 	a.wheel.add(b, max(now, b.sentAt.Add(e.Again))) // or every other turn of the wheel is missed
 	if b.askAgain && quota.Units(b.hot().held.Load()) < max(b.want, quota.Units(b.hot().low.Load())) {

@@ -26,6 +26,8 @@ func perHour(burst int64) quota.Tier {
 func hard(l *quota.Limit)     { l.Ceiling = quota.Hard }
 func atLeader(l *quota.Limit) { l.Decide = quota.AtLeader }
 
+func locally(l *quota.Limit) { l.Decide = quota.Locally }
+
 func key(name, k string) quota.Key {
 	return quota.Key{LimitName: quota.LimitName{Namespace: "n", Limit: name}, Key: k}
 }

@@ -118,7 +118,7 @@ func TestUnusedAnswer(t *testing.T) {
 	}{
 		{"used", func(*rig, *Call) {}, key("l", "").LimitName, false},
 		{"refused by another", func(*rig, *Call) {}, key("m", "").LimitName, true},
-		{"the limit has changed", func(r *rig, _ *Call) { r.limits(ruleOf("l", perHour(20))) }, key("l", "").LimitName, true},
+		{"the limit has changed", func(r *rig, _ *Call) { r.limits(ruleOf("l", perHour(20), locally)) }, key("l", "").LimitName, true},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			r := newRig(t, Config{})

@@ -191,7 +191,7 @@ func (a *Aggregator) decideSlow(now quota.Time, t *attempt, b *bucket, l *quota.
 	if l.Ceiling == quota.Hard { // presumed use by others refuses no check of a hard limit
 		covers = est.Plus(b.presumed)
 	}
-	if covers >= cost && !(b.grantedNothing && l.MayAsk()) {
+	if covers >= cost && !(b.grantedNothing && b.asks(l)) {
 		a.urge(b) // the cluster has tokens: request them
 	}
 	if cut {
@@ -244,9 +244,17 @@ func (a *Aggregator) decideOpen(now quota.Time, t *attempt, b *bucket, l *quota.
 }
 
 // decideSoft admits on the estimate: the leader's last level, less own use since, less the others' probable use
-// since. If that is a guess, the check waits for the next grant where it may.
+// since. If that is a guess, the check waits for the next grant where it may. Where tokens are few, it asks the leader.
 func (a *Aggregator) decideSoft(now quota.Time, t *attempt, b *bucket, l *quota.Limit, est, wanted quota.Units) quota.Decision {
 	cost := t.cost
+	if b.central && l.MayAsk() {
+		switch {
+		case a.mayAsk(now, t, b, l):
+			return a.askOnce(t, b, l, wanted)
+		case now < b.denied && cost >= b.deniedCost:
+			return b.repeatDenial(now, l, est, cost)
+		}
+	}
 	beyond := cost - min(cost, max(0, quota.Units(b.hot().held.Load())))
 	b.guessing = b.guesses(l, beyond, a.nodes())
 	// The others' demand is an estimate too. A fraction of a token that they may have used refuses no check; where
@@ -292,6 +300,21 @@ func (a *Aggregator) decideSoft(now quota.Time, t *attempt, b *bucket, l *quota.
 // just refused the same cost. A call that has waited for another counter in vain may ask too.
 func (a *Aggregator) mayAsk(now quota.Time, t *attempt, b *bucket, l *quota.Limit) bool {
 	return !t.alone && !t.answered && l.MayAsk() && a.ranges[b.rng].absent.from() == 0 && (now >= b.denied || t.cost < b.deniedCost)
+}
+
+// repeatDenial refuses a cost of a soft limit that the leader has refused, until the time that it named.
+func (b *bucket) repeatDenial(now quota.Time, l *quota.Limit, est, cost quota.Units) quota.Decision {
+	est = min(est, cost-1)
+	b.refused = b.refused.Count(cost)
+	b.cacheDenial(now, l, est, cost)
+	d := b.decided(now, l, quota.WhyOverLimit, false, est, cost)
+	d.RetryAfter = b.denied.Sub(now)
+	return d
+}
+
+// asks reports whether checks that held tokens do not settle ask the leader, while there is one.
+func (b *bucket) asks(l *quota.Limit) bool {
+	return l.MayAsk() && (l.Ceiling == quota.Hard || b.central)
 }
 
 // awaitsFirstGrant reports whether a check of a hard limit that this node may ask the leader about waits for the key's
@@ -352,7 +375,7 @@ func (a *Aggregator) peek(now quota.Time, t *attempt, b *bucket, l *quota.Limit,
 		b.wantsLevel = true
 		a.urge(b)
 		switch {
-		case l.MayAsk() && !held && a.mayAsk(now, t, b, l):
+		case b.asks(l) && !held && a.mayAsk(now, t, b, l):
 			return a.askLeader(t, b, l)
 		case l.MayWait():
 			t.need = Grant
@@ -442,6 +465,9 @@ func (a *Aggregator) decidedByLeader(now quota.Time, t *attempt, b *bucket, l *q
 	d.Wait, d.RetryAfter, d.ResetAfter = an.Wait, an.RetryAfter, an.ResetAfter
 	if !an.Allowed && an.Why == quota.WhyLeader {
 		d.Why = quota.WhyOverLimit
+	}
+	if d.Why == quota.WhyOverLimit && t.cost > 0 { // the leader keeps the rest for others
+		d.Remaining = min(d.Remaining, (t.cost - 1).Tokens())
 	}
 	if an.Why == quota.WhyFailover {
 		d.Remaining = min(max(0, an.Level.Plus(an.Aside).Tokens()), l.Burst)

@@ -14,15 +14,15 @@
 //	soft, estimate >= cost     take held tokens, and the rest as overdraft (estimate)
 //	otherwise                  refuse (over_limit, not_held, failover)
 //
-// Held tokens are a part of the estimate, so they are spent first. A grant that was made before the leader knew of an
-// overdraft pays for it, as far as the grant exceeds the estimate (repay).
+// Held tokens are part of the estimate, so they are spent first. A grant made before the leader knew of an overdraft
+// pays for it, as far as the grant exceeds the estimate (repay).
 //
-// The estimate is the level that the leader reported last, less the others' probable unseen use, plus refill, less
-// the others' demand, less own use since. The others' demand is valid for three reporting intervals. A key that was
-// idle here for longer than that since its last grant continues without it, and may overdraw only a quarter of its
-// part before it asks. If the next grant would settle a decision, the decision reports that it needs one (Call.Need):
-// under soft when this node has overdrawn its part, and under both ceilings when only the others' presumed use stands
-// against the cost. After a whole lease without a leader, the limit's when_cut_off decides (alone.go).
+// The estimate is the level that the leader reported last, minus the others' probable unseen use, plus refill, minus
+// the others' demand, minus own use since. The others' demand is valid for three reporting intervals. A key that has
+// been idle here for longer than that since its last grant continues without it, and may overdraw only a quarter of
+// its part before it asks. If the next grant would settle a decision, the decision asks for it (Call.Need): under soft
+// when this node has overdrawn its part, and under both ceilings when only the others' presumed use prevents the
+// admission. After a whole lease without a leader, the limit's when_cut_off decides (alone.go).
 //
 // Everything else is a Call (call.go): several limits that must all pass. Each charges its tiers, its floor and its
 // parents in turn; if one refuses, all charges are undone. A Call that cannot be decided yet reports its need, a
@@ -32,21 +32,21 @@
 //
 // One goroutine at a time calls Collect (returns the reports that are due), Apply (applies a grant), SetLeader,
 // SetLimits and Sweep. An open key is on a timing wheel, whose slots are eighths of a sync interval. A key that
-// opens, or that runs low while the cluster has tokens, goes onto a lock-free stack and is reported at once. So is a
-// surprise: more use than the leader expects, by three standard deviations, or more overdraft than this node's part.
-// So is a recalled key: if it is in use it keeps what it needs for a round trip, otherwise it stops, and returns its
-// tokens and its rate.
+// opens, or that runs low while the cluster has tokens, goes onto a lock-free stack and is reported at once. So is a key
+// with more use than the leader expects, by three standard deviations, or more overdraft than this node's part. So is
+// a recalled key: if it is in use, it keeps what it needs for a round trip; otherwise it stops, and returns its tokens
+// and its rate.
 //
-// A calm key is not reported when it opens, but once, when it closes (calm.go): one of a soft token bucket that is asked
-// for rarely, while its limit is far away.
+// A calm key is reported only once, when it closes (calm.go): a soft token bucket that is rarely used and far below its
+// limit.
 //
-// An unused key keeps its tokens as long as the cluster has more: under soft for three intervals, under hard until it
+// An unused key keeps its tokens while the cluster has more: under soft for three intervals, under hard until it
 // closes or is recalled. When nothing is left elsewhere, it stops at once.
 //
-// Counters are cumulative within an epoch (one opening of a key). A report without an acknowledgement is repeated
-// with the current counters, so nothing is lost and nothing is counted twice: after a quarter of a sync interval,
-// then each time after twice as long, up to three intervals; but not before four round trips, or a lease if that is
-// less; and at once when a recall arrives while an answer is overdue.
+// Counters are cumulative within an epoch (one opening of a key). An unacknowledged report is repeated with the
+// current counters, so nothing is lost or counted twice: first after a quarter of a sync interval, then with
+// exponential backoff up to three intervals, but not before four round trips (or a lease, if that is less); and at
+// once when a recall arrives while an answer is overdue.
 //
 // Of soft limits whose counts endure, what the leader admits is counted as own use when the call is decided, so that
 // reports take it to the next leader (Answer.Report).
@@ -57,15 +57,15 @@
 //
 // # Clocks
 //
-// Rates run in the leader's time. The member knows bounds of the difference between the two clocks (clockOffset): each
-// grant was made before it arrived, and after the report was sent that it answers. Rates follow the upper bound, so that
-// the member never accrues early. Windows of hard limits end by the lower one, so that none ends late.
+// Rates run in the leader's time. The member bounds the difference between the two clocks (clockOffset): a grant was
+// made before it arrived, and after the report that it answers was sent. Rates follow the upper bound, so the member
+// never accrues early. Windows of hard limits end by the lower one, so none ends late.
 //
 // # Keys that are not in use
 //
 // A key that is closed and at rest (nothing held, in flight, allocated, cancelled or left to report) needs no bucket.
-// Five seconds later, Sweep packs its state (packed.go) into a compact record without pointers (compact.go), of some
-// 60 bytes and the key's name. Code that needs the bucket restores it under the lock of its shard of the table: to
+// Five seconds later, Sweep packs its state (packed.go) into a compact record without pointers (compact.go), about 60
+// bytes plus the key's name. Code that needs the bucket restores it under the lock of its shard of the table: to
 // charge it, to read it, or to change its override. A change of limits is applied to records in place. A compact key
 // counts as a key everywhere, and no answer shows whether a key is compact: TestCompactAsWhole compares with a member
 // that compacts nothing.
@@ -73,10 +73,10 @@
 // # Bounds
 //
 // The table has at most MaxKeys keys, compact or not. Each of 64 shards holds at most 32 MiB of compact records, and
-// none with a name of more than about 1800 bytes: the other keys stay buckets. A key that is unused for a while
-// returns its tokens. It is dropped when it has been idle for Idle and its estimate is full again. When the table is
-// nearly full, the longest idle keys are dropped first, of limits that have about their share or more
-// (quota.Limits.Share). Half of the last sixteenth is for limits that have less than their share, the other half for
-// all (quota.HasRoom). Keys without room share one bucket of their limit, overflowKey, which takes no place. Keys of
-// concurrency limits, and keys beyond the max_keys of a hard limit, do not share it: their decision is too_many_keys.
+// none with a name of more than about 1800 bytes: the other keys stay buckets. An unused key returns its tokens, and is
+// dropped when it has been idle for Idle and its estimate is full again. When the table is nearly full, it drops the
+// longest idle keys of limits that have about their share or more (quota.Limits.Share). Half of the last sixteenth is
+// reserved for limits below their share, the other half is for all (quota.HasRoom). Keys without room share one bucket
+// of their limit, overflowKey, which takes no place. Keys of concurrency limits, and keys beyond the max_keys of a hard
+// limit, do not share it: their decision is too_many_keys.
 package aggregator

@@ -11,7 +11,7 @@
 //	windowState      56  since until win lag before undecidedBefore slope
 //	leaseState       64  rate cap from base lease offset applied share
 //	durableState      8  saved
-//	estimateState   104  est estAt estUsed estBack level levelAt others presumed stale looked credit aside hasLevel fresh guessing bound noneFree grantedNothing noGrantYet
+//	estimateState   104  est estAt estUsed estBack level levelAt others presumed stale looked credit aside hasLevel fresh guessing bound noneFree grantedNothing central noGrantYet
 //	reportState     120  sent sentBack acked ackedOver ackedBack want wanted demand pending tries sentAt calm largeOverdraft wantsLevel overdue askAgain
 //	deniedState      16  denied deniedCost
 //	hotEntry         64  hash held low offset kind key

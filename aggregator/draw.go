@@ -42,7 +42,7 @@ func (a *Aggregator) Refused(clock Clock, k quota.Key, cost int64, retry time.Du
 	}
 	b.lock()
 	defer b.unlock()
-	if l := b.limit(); b.dead || b.phase == closed || !l.MayAsk() || l.AsksLeader() {
+	if l := b.limit(); b.dead || b.phase == closed || !b.asks(l) || l.AsksLeader() {
 		return
 	}
 	b.denied, b.deniedCost = clock().Add(min(retry, a.cfg.Lease)), quota.FromTokens(cost)

@@ -111,6 +111,58 @@ func TestRefusedElsewhere(t *testing.T) {
 	}
 }
 
+// TestCentral: while the last grant said that the leader decides, checks of a soft key ask it, also when the key was
+// closed in between. The node repeats a refusal until the moment that the leader named, and decides from memory while no
+// leader answers, or once a grant says otherwise.
+func TestCentral(t *testing.T) {
+	r := newRig(t, Config{Nodes: 50})
+	grant := func(e quota.GrantEntry) {
+		r.check(softName, "k", 1)
+		rep := r.collect()
+		e.Level, e.Again = 5*tokens, 100*time.Millisecond
+		r.answer(rep, e)
+	}
+	need := func(want Need) *Call {
+		t.Helper()
+		c := callOf(softName)
+		if r.Decide(r.clock, c); c.Need != want {
+			t.Fatalf("need %v, %+v; want %v", c.Need, c.Out[0], want)
+		}
+		return c
+	}
+	grant(quota.GrantEntry{Central: true})
+	c := need(Leader)
+	c.Answer(quota.Answer{Term: 1, Allowed: true, Why: quota.WhyLeader, Level: 4 * tokens})
+	if !r.Decide(r.clock, c) || c.Out[0].Why != quota.WhyLeader || c.Out[0].Remaining != 4 {
+		t.Fatalf("decided %+v", c.Out[0])
+	}
+	c = need(Leader)
+	c.Answer(quota.Answer{Term: 1, Why: quota.WhyOverLimit, Level: tokens, RetryAfter: time.Second})
+	if r.Decide(r.clock, c) || c.Out[0].Remaining != 0 { // the leader keeps the last token for others
+		t.Fatalf("decided %+v", c.Out[0])
+	}
+	r.now = r.now.Add(500 * time.Millisecond)
+	c = need(Nothing)
+	if d := c.Out[0]; d.Allowed || d.Why != quota.WhyOverLimit || d.Remaining != 0 || d.RetryAfter != 500*time.Millisecond {
+		t.Errorf("half a second later: %+v; want the same refusal", d)
+	}
+	r.now = r.now.Add(500 * time.Millisecond)
+	c = need(Leader)
+	c.Alone = true
+	if !r.Decide(r.clock, c) || c.Out[0].Why != quota.WhyEstimate {
+		t.Errorf("without an answer: %+v; want the estimate", c.Out[0])
+	}
+	for b := r.bucketOf(softName, "k"); b.phase != closed; r.now = r.now.Add(100 * time.Millisecond) {
+		rep := r.collect()
+		for _, e := range rep.Entries {
+			r.answer(rep, quota.GrantEntry{Level: 5 * tokens, Again: 100 * time.Millisecond, Central: true, Closed: e.Final})
+		}
+	}
+	need(Leader)
+	grant(quota.GrantEntry{Tokens: 2 * tokens, Cap: 2 * tokens})
+	need(Nothing)
+}
+
 // TestFirstGrant: a check of a hard key that has just been opened, or that is used again while it is let go, waits for
 // the first grant and asks the leader only if that does not come, or holds too little.
 func TestFirstGrant(t *testing.T) {

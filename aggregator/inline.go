@@ -5,6 +5,7 @@ import (
 
 	"github.com/puzpuzpuz/xsync/v4"
 
+	"github.com/quorate/quorate/internal/fairshare"
 	"github.com/quorate/quorate/internal/quota"
 )
 
@@ -16,13 +17,13 @@ const maxInline = 10_000
 // up, and dropped when it had neither keys nor callers between two sweeps.
 type inline struct {
 	slots *xsync.Map[quota.LimitName, *limitEntry]
-	size  atomic.Int64
-	fair  atomic.Int64 // their common share of the table, in keys
-	keys  atomic.Int64 // their keys
+	room  *fairshare.Pool // a place for each entry, shared among namespaces
+	fair  atomic.Int64    // their common share of the table, in keys
+	keys  atomic.Int64    // their keys
 }
 
 func newInline() inline {
-	return inline{slots: xsync.NewMap[quota.LimitName, *limitEntry]()}
+	return inline{slots: xsync.NewMap[quota.LimitName, *limitEntry](), room: fairshare.NewPerFree(maxInline)}
 }
 
 func (t *inline) find(n quota.LimitName) *limitEntry {
@@ -44,8 +45,7 @@ func (t *inline) slot(n quota.LimitName) *limitEntry {
 	if err != nil {
 		return nil
 	}
-	if t.size.Add(1) > maxInline {
-		t.size.Add(-1)
+	if t.room.Take(n.Namespace, 1) != fairshare.NotFull {
 		return nil
 	}
 	s := newLimitEntry(n)
@@ -54,7 +54,7 @@ func (t *inline) slot(n quota.LimitName) *limitEntry {
 	s.rule.Store(&rule{limit: l, charges: []charge{{slot: s}}, simple: plain(l)})
 	s.used.Store(true)
 	if there, loaded := t.slots.LoadOrStore(n, s); loaded {
-		t.size.Add(-1)
+		t.room.Give(n.Namespace, 1)
 		return there
 	}
 	return s
@@ -66,7 +66,7 @@ func (t *inline) sweep() {
 		if !s.used.Swap(false) && s.size.Load() == 0 {
 			s.gone.Store(true)
 			t.slots.Delete(n)
-			t.size.Add(-1)
+			t.room.Give(n.Namespace, 1)
 		}
 		return true
 	})

@@ -12,12 +12,12 @@ import (
 // goroutine, some with a key locked: they must not block, and must not call the Aggregator.
 type Journal interface {
 	// Slot returns a slot for the counts of a key that has just been opened; nil without room, and the counts are
-	// then lost with the process. birth distinguishes this opening of the key from earlier ones in the same process;
+	// then lost with the process. epoch distinguishes this opening of the key from earlier ones in the same process;
 	// larger is later. Until the first Set, the slot records that nothing was counted: tokens that a leader granted
 	// return to it even if the process dies before it receives them.
-	Slot(k quota.Key, birth quota.Seq) JournalSlot
+	Slot(k quota.Key, epoch quota.Seq) JournalSlot
 	// Settled notes that a leader has committed the counts of an earlier process: their slot is free.
-	Settled(k quota.Key, life quota.Incarnation, birth quota.Seq)
+	Settled(k quota.Key, incarnation quota.Incarnation, epoch quota.Seq)
 }
 
 // JournalSlot is the slot of one key. Calls of Set do not overlap.
@@ -76,9 +76,9 @@ type recovered struct {
 }
 
 type recoveredKey struct {
-	key   quota.Key
-	life  quota.Incarnation
-	birth quota.Seq
+	key         quota.Key
+	incarnation quota.Incarnation
+	epoch       quota.Seq
 }
 
 // Recovered takes over the counts of this node's earlier processes, read from the journal at the start. They are
@@ -87,8 +87,8 @@ func (a *Aggregator) Recovered(entries []quota.RecoveredCounts) {
 	for i := range entries {
 		e := &entries[i]
 		l := &a.ranges[shard.Of(e.Key, a.cfg.Ranges)].recovered
-		id := recoveredKey{e.Key, e.Life, e.Birth}
-		if _, twice := l.index[id]; twice || e.Life >= a.cfg.Incarnation {
+		id := recoveredKey{e.Key, e.Incarnation, e.Epoch}
+		if _, twice := l.index[id]; twice || e.Incarnation >= a.cfg.Incarnation {
 			continue
 		}
 		if l.index == nil {
@@ -117,7 +117,7 @@ func (a *Aggregator) reportRecovered(now quota.Time, out []quota.Report) []quota
 			rep := quota.Report{Range: quota.RangeID(r), Term: rt.term, From: a.cfg.Self, Incarnation: a.cfg.Incarnation, Seq: rt.seq}
 			for _, e := range rt.recovered.list[from:min(from+a.cfg.MaxEntries, len(rt.recovered.list))] {
 				rep.Entries = append(rep.Entries, quota.ReportEntry{
-					Key: e.Key, Life: e.Life, Epoch: e.Birth, Overdrawn: e.Total, Refunded: e.Back,
+					Key: e.Key, Incarnation: e.Incarnation, Epoch: e.Epoch, Overdrawn: e.Total, Refunded: e.Back,
 					Window: e.Window, Before: e.Before, Saved: e.Saved,
 				})
 			}
@@ -141,18 +141,18 @@ func (a *Aggregator) recoveredAt() quota.Time {
 // settled drops counts of an earlier process that a leader has committed.
 func (a *Aggregator) settled(rt *route, e *quota.GrantEntry) {
 	l := &rt.recovered
-	id := recoveredKey{e.Key, e.Life, e.Epoch}
+	id := recoveredKey{e.Key, e.Incarnation, e.Epoch}
 	i, ok := l.index[id]
 	if !ok || e.Saved < l.list[i].Total {
 		return
 	}
 	last := len(l.list) - 1
 	moved := l.list[last]
-	l.index[recoveredKey{moved.Key, moved.Life, moved.Birth}] = i
+	l.index[recoveredKey{moved.Key, moved.Incarnation, moved.Epoch}] = i
 	l.list[i], l.list = moved, l.list[:last]
 	delete(l.index, id)
 	l.tries = 0
 	if a.cfg.Journal != nil {
-		a.cfg.Journal.Settled(e.Key, e.Life, e.Epoch)
+		a.cfg.Journal.Settled(e.Key, e.Incarnation, e.Epoch)
 	}
 }

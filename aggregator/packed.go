@@ -55,6 +55,7 @@ const (
 	wasOverdue
 	askedAgain
 	hasWindow
+	wasCentral
 )
 
 // atRest reports whether a closed bucket holds nothing and has no pending work, so that a packed state contains all
@@ -124,7 +125,7 @@ func (b *bucket) flags() int64 {
 	n := int64(0)
 	for i, on := range []bool{
 		b.hasLevel, b.noneFree, b.fresh, b.guessing, b.largeOverdraft, b.wantsLevel, b.bound, b.recalled, b.overdue, b.askAgain,
-		b.since != 0 || b.until != 0 || b.win != 0,
+		b.since != 0 || b.until != 0 || b.win != 0, b.central,
 	} {
 		if on {
 			n |= 1 << i
@@ -136,7 +137,7 @@ func (b *bucket) flags() int64 {
 func (b *bucket) unflag(n int64) {
 	b.hasLevel, b.noneFree, b.fresh, b.guessing = n&hadLevel != 0, n&hadNoneFree != 0, n&wasFresh != 0, n&wasGuessing != 0
 	b.largeOverdraft, b.wantsLevel, b.bound = n&hadLargeOverdraft != 0, n&wantedLevel != 0, n&wasBound != 0
-	b.recalled, b.overdue, b.askAgain = n&wasRecalled != 0, n&wasOverdue != 0, n&askedAgain != 0
+	b.recalled, b.overdue, b.askAgain, b.central = n&wasRecalled != 0, n&wasOverdue != 0, n&askedAgain != 0, n&wasCentral != 0
 }
 
 // maxPacked is the greatest size of a packed state in bytes.

@@ -85,7 +85,7 @@ func fieldOf(s *state, name string) any {
 	}
 	return map[string]*bool{
 		"hasLevel": &s.hasLevel, "noneFree": &s.noneFree, "fresh": &s.fresh, "guessing": &s.guessing, "largeOverdraft": &s.largeOverdraft, "wantsLevel": &s.wantsLevel,
-		"bound": &s.bound, "recalled": &s.recalled, "overdue": &s.overdue, "askAgain": &s.askAgain,
+		"bound": &s.bound, "recalled": &s.recalled, "overdue": &s.overdue, "askAgain": &s.askAgain, "central": &s.central,
 	}[name]
 }
 

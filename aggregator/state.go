@@ -132,6 +132,7 @@ type estimateState struct {
 	bound          bool // credit is used up, while the cluster may have more
 	noneFree       bool // at the last grant, the leader had less free than this member wanted
 	grantedNothing bool // the last grant had neither tokens nor rate: the leader may decide the key itself
+	central        bool // GrantEntry.Central of the last grant
 	noGrantYet     bool // no grant has arrived since the key was opened or let go
 }
 

@@ -78,7 +78,7 @@ func parseRealmPage(token string) (account.Realm, error) {
 	word, err := base64.RawURLEncoding.DecodeString(token)
 	app, realm, _ := strings.Cut(string(word), "~")
 	if err != nil || inRealm(app, realm) != nil {
-		return account.Realm{}, apierr.Invalid("page_token", "is %q; must be next_page_token of the page before", apierr.Clip(token))
+		return account.Realm{}, apierr.Invalid("page_token", "is %q; must be the next_page_token of the previous page", apierr.Clip(token))
 	}
 	return account.Realm{App: app, Name: realm}, nil
 }

@@ -28,8 +28,6 @@ const (
 	attachStuck = 5 * time.Second
 	// attachLinger is the time that a process has for its last messages after the goodbye.
 	attachLinger = 500 * time.Millisecond
-	// mayFor is how long a granted permission of a process is cached.
-	mayFor = time.Second
 	// maxAttachNamespaces is the largest number of namespaces that a process may name.
 	maxAttachNamespaces = 1000
 )
@@ -60,7 +58,6 @@ type attachment struct {
 	hello   *attach.Hello
 	session attach.Session
 	named   []string // namespaces; empty: all
-	allowed map[permitted]time.Time
 }
 
 type permitted struct {
@@ -174,7 +171,7 @@ func (a *attachment) greet(h *quoratev1.ClientHello) error {
 			return a.denied(ns, rbac.Check)
 		}
 	}
-	a.named, a.allowed = slices.Clone(h.GetNamespaces()), map[permitted]time.Time{}
+	a.named = slices.Clone(h.GetNamespaces())
 	slices.Sort(a.named)
 	a.hello = &attach.Hello{Client: quota.NodeID(h.GetClient()), Incarnation: quota.Incarnation(h.GetIncarnation()), Attachment: quota.Term(h.GetAttachment())}
 	if v := CallOf(a.ctx); a.Guard != nil && v != nil {
@@ -284,7 +281,7 @@ func (a *attachment) settlement(m *quoratev1.Settlement) (*attach.Settlement, er
 		}
 		e.Unreported, e.Final = spent-known, true
 	}
-	return &attach.Settlement{Node: quota.NodeID(m.GetNode()), Life: quota.Incarnation(m.GetNodeIncarnation()), Part: int(part), Parts: int(parts), Report: r}, nil
+	return &attach.Settlement{Node: quota.NodeID(m.GetNode()), Incarnation: quota.Incarnation(m.GetNodeIncarnation()), Part: int(part), Parts: int(parts), Report: r}, nil
 }
 
 // refused validates and counts the requests that the process refused because a limit leaves
@@ -293,6 +290,7 @@ func (a *attachment) refused(limits []*quoratev1.LimitRefusals) error {
 	if n := len(limits); n > attach.MaxRefused {
 		return apierr.Invalid("refusals.limits", "%d; at most %d", n, attach.MaxRefused)
 	}
+	known := map[permitted]bool{}
 	for i, l := range limits {
 		field := fmt.Sprintf("refusals.limits[%d].", i)
 		if u := l.GetRefused(); u <= 0 || u > int64(quota.Most) {
@@ -310,7 +308,7 @@ func (a *attachment) refused(limits []*quoratev1.LimitRefusals) error {
 		if !a.names(l.GetNamespace()) {
 			return apierr.Invalid(field+"namespace", "%q is not a namespace of the attachment", l.GetNamespace())
 		}
-		if err := a.has(l.GetNamespace(), rbac.Check); err != nil {
+		if err := a.has(known, l.GetNamespace(), rbac.Check); err != nil {
 			return err
 		}
 	}
@@ -323,6 +321,7 @@ func (a *attachment) refused(limits []*quoratev1.LimitRefusals) error {
 // permit returns an error if an entry is in a namespace that the process has not named or has no
 // permission in.
 func (a *attachment) permit(entries []quota.ReportEntry) error {
+	known := map[permitted]bool{}
 	for i := range entries {
 		e := &entries[i]
 		if e.Key.Namespace == quota.Global.Namespace { // the global default covers all namespaces
@@ -334,11 +333,11 @@ func (a *attachment) permit(entries []quota.ReportEntry) error {
 		if !a.names(e.Key.Namespace) {
 			return apierr.Invalid("report", "entries[%d].namespace: %q is not a namespace of the attachment", i, e.Key.Namespace)
 		}
-		if err := a.has(e.Key.Namespace, rbac.Check); err != nil {
+		if err := a.has(known, e.Key.Namespace, rbac.Check); err != nil {
 			return err
 		}
 		if e.Charged > 0 || e.Refunded > 0 {
-			if err := a.has(e.Key.Namespace, rbac.Report); err != nil {
+			if err := a.has(known, e.Key.Namespace, rbac.Report); err != nil {
 				return err
 			}
 		}
@@ -352,20 +351,17 @@ func (a *attachment) reportsSomewhere() bool {
 	return a.Guard == nil || v != nil && a.Guard.Somewhere(v.Caller, rbac.Report)
 }
 
-// has returns an error if the process lacks a permission in a namespace. It caches a granted
-// permission for mayFor.
-func (a *attachment) has(namespace string, p rbac.Permission) error {
-	if a.Guard == nil {
-		return nil
-	}
-	k, now := permitted{namespace, p}, time.Now()
-	if now.Before(a.allowed[k]) {
+// has returns an error if the process lacks a permission in a namespace. known are the permissions
+// that it has shown for the same message, in which most entries are of few namespaces.
+func (a *attachment) has(known map[permitted]bool, namespace string, p rbac.Permission) error {
+	k := permitted{namespace, p}
+	if a.Guard == nil || known[k] {
 		return nil
 	}
 	if !a.mayIn(a.ctx, p, namespace) {
 		return a.denied(namespace, p)
 	}
-	a.allowed[k] = now.Add(mayFor)
+	known[k] = true
 	return nil
 }
 

@@ -71,7 +71,7 @@ func (s *BackupService) Backup(_ *quoratev1.BackupRequest, stream quoratev1.Back
 			} else if time.Since(since) > s.Stall {
 				return &apierr.Error{
 					Code: codes.DeadlineExceeded, HTTP: http.StatusGatewayTimeout, Reason: "TOO_SLOW",
-					Detail: fmt.Sprintf("the caller took nothing for %v; write the backup to a faster place", s.Stall),
+					Detail: fmt.Sprintf("the caller read nothing for %v; write the backup to a faster disk or network", s.Stall),
 				}
 			}
 		}

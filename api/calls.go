@@ -52,9 +52,6 @@ func (s *QuotaService) plan(checks []Check, several bool) (*plan, error) {
 		}
 		p.ends[i] = len(p.reqs)
 	}
-	if len(p.reqs) > quota.MaxRequests {
-		return nil, apierr.Invalid("checks", "%d limits; at most %d in one call", len(p.reqs), quota.MaxRequests)
-	}
 	p.out = make([]quota.Decision, len(p.reqs))
 	return p, nil
 }

@@ -130,9 +130,7 @@ func (c *Check) validateHTTP() error {
 	if c.Key.LimitName.Limit != "" {
 		return apierr.Invalid("limit", "is %q, but method and path choose the limits; give either", apierr.Clip(c.Key.LimitName.Limit))
 	}
-	if c.Key.Namespace == "" {
-		c.Key.Namespace = quota.HTTPNamespace
-	}
+	c.Key.Namespace = c.Namespace()
 	switch {
 	case c.Method == "" || len(c.Method) > quota.MaxNameLen:
 		return apierr.Invalid("method", "is %d bytes; must be an HTTP method such as GET", len(c.Method))
@@ -235,5 +233,8 @@ func checkOrder(req *quoratev1.TopRatesRequest) error {
 	return nil
 }
 
+// Namespace returns the namespace in which the check is authorized and decided.
+func (c *Check) Namespace() string { return quota.NamespaceOf(c.Key.Namespace, c.Method, c.Path) }
+
 // Namespaces yields the namespace of the check.
-func (c *Check) Namespaces(yield func(string) bool) { yield(c.Key.Namespace) }
+func (c *Check) Namespaces(yield func(string) bool) { yield(c.Namespace()) }

@@ -96,7 +96,7 @@
 // # Bounds
 //
 // The body of one check is at most 16 KiB, every other body 4 MiB. A batch has at most 1000 checks,
-// a call that is decided all or nothing 16 limits, a list of overrides, keys, versions, accounts or
+// a call that is decided all or nothing 16 checks, a list of overrides, keys, versions, accounts or
 // operations 1000 items, and a policy config 10,000 policies. Headers are at most 16 KiB and must
 // arrive within 5 s. A gRPC connection has at most 1024 open calls. A call without a credential,
 // and over gRPC a call that needs no permission, may send at most 32 KiB (grpcapi/anonymous.go).

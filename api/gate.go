@@ -7,11 +7,13 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
@@ -70,11 +72,18 @@ type Call struct {
 }
 
 // Owner returns the owner to which shares are charged: the identity if proven, else the address.
-func (v *Call) Owner() string {
-	if v.Caller.Proven() {
-		return v.Caller.Identity
+func (v *Call) Owner() string { return OwnerOf(v.Caller, v.Address) }
+
+// Owner returns the owner to which shares of the call of ctx are charged. Where no call is known,
+// as over gRPC with authentication off, it is the address of the peer; "" if that is unknown too.
+func Owner(ctx context.Context) string {
+	if v := CallOf(ctx); v != nil {
+		return v.Owner()
 	}
-	return OwnerOf(v.Address)
+	if p, ok := peer.FromContext(ctx); ok && p.Addr != nil {
+		return OwnerOf(nil, Host(p.Addr.String()))
+	}
+	return ""
 }
 
 type callKey struct{}
@@ -221,7 +230,7 @@ func FromStatus(err error) *apierr.Error {
 func (s *Gate) AuthorizeChecks(ctx context.Context, checks ...Check) error {
 	return s.AuthorizeIn(ctx, func(yield func(string) bool) {
 		for i := range checks {
-			if !yield(checks[i].Key.Namespace) {
+			if !yield(checks[i].Namespace()) {
 				return
 			}
 		}
@@ -252,13 +261,26 @@ func TooManyBodies(owner string, full fairshare.Full) *apierr.Error {
 	return f
 }
 
-// OwnerOf returns the owner of calls from an address without a proven identity: the address, or for
-// IPv6 its network, in which a caller can choose the rest of the address.
-func OwnerOf(address string) string {
-	if ip, err := netip.ParseAddr(address); err == nil {
-		return "address:" + networkOf(ip).String()
+// OwnerOf returns the owner to which the shares of a caller at an address are charged: the identity
+// if proven, else the address. A caller of nil is unknown.
+func OwnerOf(c *auth.Caller, address string) string {
+	if c != nil && c.Proven() {
+		return c.Identity
 	}
-	return "address:" + address
+	return "address:" + WithoutHost(address)
+}
+
+// WithoutHost returns an address without what its owner can choose: the port, and of an IPv6 address
+// all but the network. It returns other texts as they are.
+func WithoutHost(address string) string {
+	ip, err := netip.ParseAddr(strings.Trim(Host(address), "[]"))
+	if err != nil {
+		return address
+	}
+	if network := networkOf(ip); network.Addr().Is6() {
+		return network.String()
+	}
+	return ip.Unmap().String()
 }
 
 // Host returns the host of addr, or addr if it has no port.

@@ -60,8 +60,8 @@ type HeldChecker interface {
 // them; the node resolves templates and defaults. A decision whose Limit is nil and whose Why is
 // WhyNoLimit means that the limit does not exist.
 type Decider interface {
-	// Decide decides up to quota.MaxRequests requests, all or nothing. out has the length of reqs
-	// and receives their decisions; the decisions after a refusal stay zero.
+	// Decide decides requests, all or nothing. out has the length of reqs and receives their
+	// decisions; the decisions after a refusal stay zero.
 	Decide(reqs []quota.Request, out []quota.Decision) (allowed bool)
 	// Refund gives tokens back.
 	Refund(k quota.Key, cost int64) quota.Decision

@@ -83,7 +83,8 @@ func (s *OverrideService) fits(o *quota.Override, p *quoratev1.Override) error {
 		if err := p.Expires.CheckValid(); err != nil || p.Expires.AsTime().Year() > 2261 {
 			return apierr.Invalid("expires", "is no time up to the year 2261")
 		}
-		if o.Expires = quota.Time(p.Expires.AsTime().UnixNano()); o.Expires <= o.At {
+		o.Expires = quota.Time(p.Expires.AsTime().UnixNano())
+		if !p.Expires.AsTime().After(time.Unix(0, int64(o.At))) { // nanoseconds of a time before 1678 would be later
 			return apierr.Invalid("expires", "%s is over; must be in the future", p.Expires.AsTime().Format(time.RFC3339))
 		}
 	}
@@ -174,7 +175,7 @@ func parseAfter(s string) (quota.Key, error) {
 	}
 	part := strings.SplitN(s, "/", 3)
 	if len(part) < 3 {
-		return quota.Key{}, apierr.Invalid("after", "is %q; must be next of the page before: namespace/limit/key", apierr.Clip(s))
+		return quota.Key{}, apierr.Invalid("after", "is %q; must be next of the previous page: namespace/limit/key", apierr.Clip(s))
 	}
 	return quota.Key{LimitName: quota.LimitName{Namespace: part[0], Limit: part[1]}, Key: part[2]}, nil
 }

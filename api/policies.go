@@ -54,7 +54,7 @@ func (s *accountCalls) loadCall(req *quoratev1.LoadPoliciesRequest) (id account.
 	}
 	if v := req.Version; v != "" {
 		if strings.HasPrefix(v, "$") {
-			return id, nil, apierr.Invalid("version", "is %q; a hash of the content is made of it when there is no version, any other must be without \"$\"", apierr.Clip(v))
+			return id, nil, apierr.Invalid("version", "is %q; must not begin with \"$\"; leave it out to use a hash of the content", apierr.Clip(v))
 		}
 		id.Version = "#" + strings.TrimPrefix(v, "#")
 		if err := badAt("", id.Validate()); err != nil {

@@ -44,7 +44,7 @@ func (s *QuotaService) Reserve(ctx context.Context, req *quoratev1.ReserveReques
 		return nil, err
 	}
 	if len(p.reqs) == 0 {
-		return nil, apierr.Invalid("checks", "no limit is for them, so there is nothing to reserve")
+		return nil, apierr.Invalid("checks", "no limit applies to them, so there is nothing to reserve")
 	}
 	for _, r := range p.reqs {
 		if r.Cost == 0 {
@@ -73,7 +73,11 @@ func (s *QuotaService) reserved(ctx context.Context, p *plan, ttl time.Duration)
 		return made, false, err
 	}
 	if !allowed {
-		made = quota.Reservation{}
+		return quota.Reservation{}, false, nil
+	}
+	if gone := ctx.Err(); gone != nil { // nobody would settle it
+		_ = s.node.Settle(context.WithoutCancel(ctx), made.Handle, 0) // else its lease ends it
+		return made, false, apierr.From(gone)
 	}
 	return made, allowed, nil
 }

@@ -26,6 +26,6 @@ func unlessStuck(most time.Duration, serve func(around func(send func() error) e
 	case err := <-done:
 		return err
 	case <-stuck:
-		return status.Errorf(codes.ResourceExhausted, "the caller has taken nothing for %v; watch again when there is time to read", most)
+		return status.Errorf(codes.ResourceExhausted, "the caller has read nothing for %v; watch again when it can read", most)
 	}
 }

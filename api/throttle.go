@@ -12,7 +12,7 @@ import (
 )
 
 // APILimit is the limit on the API itself, if it exists. It counts control calls per proven
-// identity, else per address. It does not count checks and reports, nor changes of limits, which
+// identity, else per address, of IPv6 per /64 network. It does not count checks and reports, nor changes of limits, which
 // are needed to raise a limit that is too low.
 var APILimit = quota.LimitName{Namespace: "quorate", Limit: "api"}
 
@@ -24,10 +24,7 @@ func (s *Gate) throttle(v *Call) error {
 	if _, there := s.node.Limits().Find(APILimit); !there {
 		return nil
 	}
-	key := v.Caller.Identity
-	if !v.Caller.Proven() {
-		key = "address:" + v.Address
-	}
+	key := v.Owner()
 	d := s.node.Check(quota.Key{LimitName: APILimit, Key: key}, 1)
 	if d.Allowed {
 		return nil

@@ -30,20 +30,17 @@ func newWatchers(total int64, guard *auth.Guard) *fairshare.Pool {
 // takeShare charges n of a pool to the caller of ctx until stop is called. Errors call the resource
 // what.
 func takeShare(ctx context.Context, pool *fairshare.Pool, n int64, what string) (stop func(), err error) {
-	owner := ""
-	if v := CallOf(ctx); v != nil {
-		owner = v.Owner()
-	}
+	owner := Owner(ctx)
 	full := pool.Take(owner, n)
 	if full == fairshare.NotFull {
 		return func() { pool.Give(owner, n) }, nil
 	}
 	e := &apierr.Error{
 		Code: codes.ResourceExhausted, HTTP: http.StatusServiceUnavailable, Reason: "TOO_MANY_WATCHERS", Retry: time.Second,
-		Detail: fmt.Sprintf("this node has as many %s as it may; watch another node, or ask now and then", what),
+		Detail: fmt.Sprintf("this node has reached its bound on %s; watch another node, or poll", what),
 	}
 	if full == fairshare.Each && owner != "" {
-		e.Detail = fmt.Sprintf("this node has as many %s of %s as one caller may have; end some, or watch another node", what, owner)
+		e.Detail = fmt.Sprintf("this node has reached its bound on %s of %s; end some, or watch another node", what, owner)
 	}
 	return nil, e
 }

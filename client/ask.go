@@ -5,9 +5,12 @@ import (
 	"errors"
 	"time"
 
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/connectivity"
+	"google.golang.org/grpc/status"
 
 	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
+	"github.com/quorate/quorate/client/internal/callers"
 )
 
 type call func(context.Context, quoratev1.QuotaServiceClient) error
@@ -22,7 +25,7 @@ func (c *Client) ask(ctx context.Context, f call) error {
 		c.stats.broken.Add(1)
 		return &Error{Kind: ErrUnavailable, Detail: "no node has answered recently; the circuit is open"}
 	}
-	outer := ctx
+	outer, start := ctx, time.Now()
 	if _, ok := ctx.Deadline(); !ok {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, c.opts.timeout)
@@ -31,7 +34,7 @@ func (c *Client) ask(ctx context.Context, f call) error {
 	c.stats.calls.Add(1)
 	err := c.askEach(ctx, f)
 	o := outcomeOf(err)
-	if o == unanswered && errors.Is(outer.Err(), context.Canceled) {
+	if o == unanswered && (errors.Is(outer.Err(), context.Canceled) || callers.Hurried(outer, time.Since(start))) {
 		o = withdrawn
 	}
 	if o == unanswered && ctx.Err() != nil {
@@ -72,7 +75,8 @@ func (c *Client) askEach(ctx context.Context, f call) error {
 			}
 			return nil
 		}
-		if !worthAnother(err) {
+		forgotten := status.Code(err) == codes.Canceled && ctx.Err() == nil // while it was asked
+		if !worthAnother(err) && !forgotten {
 			return fromError(err, n.addr)
 		}
 		last = fromError(err, n.addr)

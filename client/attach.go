@@ -16,10 +16,10 @@ import (
 type link interface {
 	// open opens a stream to the node at the address. It ends with the context.
 	open(ctx context.Context, addr string) (stream, error)
-	// addrs returns the addresses of the nodes: those given to New, then those that nodes have told.
+	// addrs returns the addresses of the nodes: those given to New, then the learned ones.
 	addrs() []string
-	// add adds a node unless it is known.
-	add(addr string) error
+	// learn replaces the learned nodes by those that the node at the address from lists.
+	learn(from string, others []string)
 	// prefer makes a node the first to be asked by calls.
 	prefer(addr string)
 }
@@ -55,11 +55,11 @@ type session struct {
 	out    chan *quoratev1.AttachRequest
 
 	// The fields from here on belong to member.run's goroutine.
-	node       quota.NodeID
-	life       quota.Incarnation
-	since      quota.Time
-	unanswered quota.Time // time of the first unanswered report, or 0
-	shut       bool       // out is closed
+	node        quota.NodeID
+	incarnation quota.Incarnation
+	since       quota.Time
+	unanswered  quota.Time // time of the first unanswered report, or 0
+	shut        bool       // out is closed
 }
 
 // retry determines which node is tried next, and when.
@@ -211,7 +211,7 @@ func (at *session) checkAnswered(now quota.Time) {
 // and settled through this one.
 func (m *member) attach(now quota.Time, at *session, h *quoratev1.NodeHello) {
 	m.trying = nil
-	at.node, at.life, at.since = quota.NodeID(h.GetNode()), quota.Incarnation(h.GetIncarnation()), now
+	at.node, at.incarnation, at.since = quota.NodeID(h.GetNode()), quota.Incarnation(h.GetIncarnation()), now
 	agg := m.agg.Load()
 	if agg == nil {
 		agg = aggregator.New(m.config(h), now)
@@ -219,16 +219,14 @@ func (m *member) attach(now quota.Time, at *session, h *quoratev1.NodeHello) {
 	}
 	if m.last != nil {
 		m.stats.dropped.Add(m.unsettled.add(m.last, append(m.parting, agg.Leave(now, 0)...)))
-		m.parting = nil
+		m.parting, m.unqueued = nil, nil
 		m.stats.reattached.Add(1)
 	}
 	m.last = at
 	agg.SetLeader(0, at.node, quota.Term(at.number))
 	agg.SetNodes(membersPerNode * (1 + len(h.GetOthers())))
 	agg.SetPeers(int(min(h.GetPeers(), maxPeers)))
-	for _, addr := range h.GetOthers() {
-		_ = m.link.add(addr) // an invalid address is of no use
-	}
+	m.link.learn(at.addr, h.GetOthers())
 	m.link.prefer(at.addr)
 	m.attached.Store(at)
 	m.stats.lastErr.Store(nil)
@@ -266,7 +264,7 @@ func (m *member) ended(now quota.Time, at *session, complete bool, err error) {
 		m.attached.Store(nil)
 		m.lonely = now
 		m.agg.Load().SetPeers(0) // there is no node to ask
-		if complete {
+		if complete && len(m.unqueued) == 0 {
 			m.parting = nil // the node has received everything
 		}
 		m.stats.lost.Add(1)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
@@ -27,7 +28,8 @@ func (k *Check) key() (quota.Key, int64, error) {
 
 // AllowBatch decides up to MaxBatch checks, each on its own. An invalid check has its error in
 // Result.Err and does not affect the others. Checks that a node has to decide are sent to one in a
-// single round trip, after the others. The returned error is that of this round trip.
+// single round trip, after the others. If no node answers, they are decided without one, as by
+// Allow. The returned error is that of this round trip, and then some of them are not decided.
 func (c *Client) AllowBatch(ctx context.Context, checks []Check) ([]Result, error) {
 	if c.closed.Load() {
 		return nil, errClosed()
@@ -59,7 +61,49 @@ func (c *Client) AllowBatch(ctx context.Context, checks []Check) ([]Result, erro
 	if len(asked) == 0 {
 		return out, nil
 	}
-	return out, c.batchRemote(ctx, checks, asked, out)
+	if c.member != nil {
+		c.stats.asked.Add(uint64(len(asked)))
+	}
+	err := c.batchRemote(ctx, checks, asked, out)
+	if errors.Is(err, ErrUnavailable) {
+		asked = c.withoutNode(ctx, checks, asked, out)
+	}
+	if err == nil || len(asked) == 0 {
+		return out, nil
+	}
+	c.stats.errors.Add(uint64(len(asked)))
+	return out, err
+}
+
+// withoutNode decides checks while no node answers, and returns those that it cannot decide.
+func (c *Client) withoutNode(ctx context.Context, checks []Check, asked []int, out []Result) (rest []int) {
+	p := calls.Get().(*pooled)
+	defer p.free()
+	for _, n := range asked {
+		k, cost, _ := checks[n].key() // checked before
+		switch {
+		case c.member != nil:
+			p.begin()
+			p.add(k, cost)
+			c.member.alone(c.member.agg.Load(), p)
+			var err error
+			if out[n], err = c.resultOf(c.member.known.Load(), k, &p.out[0]); err == nil && out[n].Why == WhyUseAcquire {
+				err = c.inFlight(ctx, k.LimitName)
+			}
+			if err != nil {
+				out[n] = Result{Err: err}
+				c.stats.errors.Add(1)
+				continue
+			}
+		case c.fallback.has(k.LimitName):
+			out[n] = c.fallback.decide(k, cost)
+		default:
+			rest = append(rest, n)
+			continue
+		}
+		c.stats.count(&out[n])
+	}
+	return rest
 }
 
 // local decides a check in this process if possible.
@@ -98,7 +142,6 @@ func (c *Client) batchRemote(ctx context.Context, checks []Check, asked []int, o
 		err = &Error{Kind: ErrUnavailable, Detail: fmt.Sprintf("%d checks got %d results", len(asked), len(res.Results))}
 	}
 	if err != nil {
-		c.stats.errors.Add(uint64(len(asked)))
 		return err
 	}
 	for i, r := range res.Results {
@@ -222,20 +265,19 @@ func (a *All) add(i int, res Result) {
 	}
 }
 
-// allFallback decides by the client's own limits, in two passes, because they have no refund.
+// allFallback decides by the client's own limits, and takes back what a refused call has charged.
 func (c *Client) allFallback(reqs []quota.Request) All {
 	all := All{Allowed: true, Results: make([]Result, len(reqs))}
 	for i := range reqs {
-		if res := c.fallback.decide(reqs[i].Key, 0); !res.Allowed {
-			all.Allowed = false
-			all.add(i, res)
-			return all
-		}
-	}
-	for i := range reqs {
 		res := c.fallback.decide(reqs[i].Key, reqs[i].Cost)
-		all.Allowed = all.Allowed && res.Allowed
+		all.Allowed = res.Allowed
 		all.add(i, res)
+		if !res.Allowed {
+			for j := range i {
+				c.fallback.giveBack(reqs[j].Key, reqs[j].Cost)
+			}
+			break
+		}
 	}
 	return all
 }
@@ -252,6 +294,10 @@ func (c *Client) allRemote(ctx context.Context, reqs []quota.Request) (All, erro
 		return err
 	})
 	if err != nil {
+		own := func(r quota.Request) bool { return c.fallback.has(r.Key.LimitName) }
+		if c.member == nil && errors.Is(err, ErrUnavailable) && !slices.ContainsFunc(reqs, func(r quota.Request) bool { return !own(r) }) {
+			return c.allFallback(reqs), nil
+		}
 		return All{}, err
 	}
 	return fromAll(res.Allowed, res.Results), nil

@@ -51,7 +51,7 @@ type outcome uint8
 const (
 	answered   outcome = iota
 	unanswered         // no node answered
-	withdrawn          // the caller cancelled before an answer
+	withdrawn          // the caller cancelled before an answer, or left too little time for one
 )
 
 // done records the outcome of a call, and reports whether it opened the circuit.

@@ -3,6 +3,7 @@ package client
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -177,6 +178,28 @@ func TestReserve(t *testing.T) {
 	})
 }
 
+// TestManyRules checks that all limits that match a request decide it, however many they are.
+func TestManyRules(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		limits := []quota.Limit{bucketLimit("z", "1/h", 1, quota.Soft)}
+		for i := range 2 * MaxAll {
+			limits = append(limits, bucketLimit(fmt.Sprintf("r%d", i), "1/h", 100, quota.Soft))
+		}
+		for i := range limits {
+			limits[i].Match = &quota.Match{Path: "/**"}
+		}
+		c := attachTo(t, newCluster(t, []string{"a"}, limits...))
+		defer c.Close()
+		ready(t, c)
+		for i := range 2 {
+			res, err := c.AllowHTTP(t.Context(), HTTPCheck{Namespace: "web", Method: "GET", Path: "/p", Key: "k"})
+			if err != nil || res.Allowed != (i == 0) || res.Limit.Name != "z" {
+				t.Errorf("request %d: %+v %v; want that z lets one pass", i, res, err)
+			}
+		}
+	})
+}
+
 // TestAllOrNothing checks that no check is charged if one refuses, for checks that succeed or fail
 // together, and for a request that several limits match.
 func TestAllOrNothing(t *testing.T) {
@@ -318,6 +341,26 @@ func TestRemoteFallback(t *testing.T) {
 	}
 	if got := c.Bucket("web", "l", "k"); got.Allow() {
 		t.Error("a handle follows the same default: it is used up")
+	}
+	check := func(namespace, key string, cost int64) Check {
+		return Check{Namespace: namespace, Limit: "l", Key: key, Cost: cost}
+	}
+	batch, err := c.AllowBatch(t.Context(), []Check{check("web", "k", 1), check("web", "batch", 3)})
+	if err != nil || batch[0].Allowed || !batch[1].Allowed || batch[1].Mode != ModeFallback {
+		t.Errorf("a batch follows the same defaults: %+v, %v", batch, err)
+	}
+	if batch, err = c.AllowBatch(t.Context(), []Check{check("web", "batch", 1), check("other", "k", 1)}); !errors.Is(err, ErrUnavailable) || !batch[0].Allowed {
+		t.Errorf("a batch, and no default fits one check: %+v, %v", batch, err)
+	}
+	all, err := c.AllowAll(t.Context(), []Check{check("web", "all", 3), check("web", "all", 3)})
+	if err != nil || all.Allowed || all.RetryAfter <= 0 {
+		t.Errorf("all, one too many: %+v, %v", all, err)
+	}
+	if all, err = c.AllowAll(t.Context(), []Check{check("web", "all", 4), check("web", "other", 4)}); err != nil || !all.Allowed {
+		t.Errorf("all, after a call that was refused as a whole: %+v, %v", all, err)
+	}
+	if _, err = c.AllowAll(t.Context(), []Check{check("web", "more", 1), check("other", "k", 1)}); !errors.Is(err, ErrUnavailable) {
+		t.Errorf("all, and no default fits one check: %v", err)
 	}
 }
 

@@ -87,13 +87,14 @@ func (c *fakeCluster) addrs() []string {
 	return append([]string(nil), c.order...)
 }
 
-func (c *fakeCluster) add(addr string) error {
+func (c *fakeCluster) learn(_ string, others []string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if !slices.Contains(c.order, addr) {
-		c.order = append(c.order, addr)
+	for _, addr := range others {
+		if !slices.Contains(c.order, addr) {
+			c.order = append(c.order, addr)
+		}
 	}
-	return nil
 }
 
 func (c *fakeCluster) prefer(addr string) {

@@ -172,6 +172,16 @@ func (f *fallback) charge(k quota.Key, r *ownRule, cost int64, res *Result) {
 	}
 }
 
+// giveBack gives back what decide has charged.
+func (f *fallback) giveBack(k quota.Key, cost int64) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if b := f.keys[k]; b != nil {
+		b.Add(quota.FromTokens(cost))
+		b.Cap(quota.FromTokens(b.rule.Burst))
+	}
+}
+
 // dropFull drops full buckets, which equal new ones, and reports whether there is room then.
 func (f *fallback) dropFull(now quota.Time) bool {
 	if now.Sub(f.full) < dropEvery {

@@ -13,8 +13,7 @@ import (
 // maxPath bounds the path of an HTTP request in bytes.
 const maxPath = 8 << 10
 
-// AllowHTTP decides a request by its method and path. See [Limiter]. It is an error if more than
-// MaxAll limits match.
+// AllowHTTP decides a request by its method and path. See [Limiter].
 func (c *Client) AllowHTTP(ctx context.Context, check HTTPCheck) (Result, error) {
 	if check.Namespace == "" {
 		check.Namespace = quota.HTTPNamespace
@@ -70,14 +69,11 @@ func (c *Client) decideHTTP(ctx context.Context, check *HTTPCheck) (Result, erro
 	}
 	var room [8]*quota.Limit
 	matching, any := r.limits.HTTP(room[:0], check.Namespace, check.Method, check.Path)
-	switch {
-	case len(matching) == 0:
+	if len(matching) == 0 {
 		if !any {
 			c.noRules(r, check.Namespace)
 		}
 		return Result{Allowed: true, Why: WhyNoLimit, Mode: ModeGranted}, nil
-	case len(matching) > MaxAll:
-		return Result{}, invalid("path", fmt.Sprintf("path: %d limits of %s match it; at most %d", len(matching), check.Namespace, MaxAll))
 	}
 	p := calls.Get().(*pooled)
 	defer p.free()
@@ -91,6 +87,7 @@ func (c *Client) decideHTTP(ctx context.Context, check *HTTPCheck) (Result, erro
 		_, asks = m.decide(ctx, m.agg.Load(), p)
 	}
 	if asks {
+		c.stats.asked.Add(uint64(len(p.reqs)))
 		res, err := c.httpRemote(ctx, check)
 		if err == nil || !errors.Is(err, ErrUnavailable) {
 			return res, err

@@ -47,6 +47,7 @@ type member struct {
 	lonely    quota.Time        // start of the current time without a node
 	room      aggregator.Buffer // buffer for reports
 	parting   []quota.Report    // last reports whose answers Close waits for
+	unqueued  []quota.Report    // those of them for which the session's queue has had no room yet
 	closing   bool              // Close has been called
 	deadline  quota.Time        // end of Close's wait
 	stopping  <-chan struct{}   // stop, until it has been received
@@ -136,10 +137,12 @@ func (m *member) step(now quota.Time) {
 	if !m.closing {
 		reports := agg.CollectInto(now, &m.room) // without a node they go nowhere, but leases end
 		if at != nil {
-			m.send(now, at, reports)
+			// Lost reports are made again, because counters are cumulative.
+			m.stats.unsent.Add(uint64(len(m.send(now, at, reports))))
 		}
 	}
 	if at != nil {
+		m.unqueued = m.send(now, at, m.unqueued)
 		m.settle(now, at)
 		at.checkAnswered(now)
 	}
@@ -160,6 +163,9 @@ func (m *member) next(now quota.Time) quota.Time {
 		next = min(next, m.retry.at)
 	} else {
 		next = min(next, m.unsettled.next(at.number))
+		if len(m.unqueued) > 0 {
+			next = min(next, now.Add(settleAgain/10))
+		}
 		if at.unanswered != 0 {
 			next = min(next, at.unanswered.Add(patience))
 		}
@@ -173,15 +179,16 @@ func (m *member) next(now quota.Time) quota.Time {
 	return next
 }
 
-// send queues reports. Lost reports are made again, because counters are cumulative.
-func (m *member) send(now quota.Time, at *session, reports []quota.Report) {
+// send queues reports, and returns those for which the queue has no room.
+func (m *member) send(now quota.Time, at *session, reports []quota.Report) (rest []quota.Report) {
 	for i := range reports {
-		m.stats.reports.Add(1)
 		at.expect(now)
 		if !at.send(&quoratev1.AttachRequest{Body: &quoratev1.AttachRequest_Report{Report: peerproto.EncodeReport(&reports[i])}}) {
-			m.stats.unsent.Add(1)
+			return reports[i:]
 		}
+		m.stats.reports.Add(1)
 	}
+	return nil
 }
 
 // maxRefused bounds the limits in one message of refusals, as nodes do.

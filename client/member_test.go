@@ -5,12 +5,15 @@ import (
 	"errors"
 	"maps"
 	"math/rand/v2"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
+	"github.com/quorate/quorate/internal/peerproto"
 	"github.com/quorate/quorate/internal/quota"
 )
 
@@ -371,6 +374,33 @@ func TestGrantWait(t *testing.T) {
 		res, err := c.Allow(t.Context(), "web", "l", "k", 1)
 		if took := time.Since(start); err != nil || !res.Allowed || took == 0 || took > 20*time.Millisecond {
 			t.Errorf("%+v %v after %v", res, err, took)
+		}
+	})
+}
+
+// TestClosesWithFullQueue checks that Close sends all last reports, also those for which a session's queue
+// has no room at first, and ends the stream only behind them.
+func TestClosesWithFullQueue(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := bucketLimit("l", "1/h", 1_000_000, quota.Soft)
+		cl := newCluster(t, []string{"a"}, l)
+		c := attachTo(t, cl)
+		ready(t, c)
+		const keys = 5 * peerproto.MaxEntries
+		for i := range keys { // no check waits, so nothing is reported before Close begins
+			if res, err := c.Allow(t.Context(), "web", "l", strconv.Itoa(i), 1); err != nil || !res.Allowed {
+				t.Fatal(res, err)
+			}
+		}
+		at := c.member.attached.Load()
+		for at.send(&quoratev1.AttachRequest{}) { // messages that wait to be sent
+		}
+		c.Close()
+		if s := c.Stats(); s.Dropped != 0 {
+			t.Errorf("%+v; want that nothing is lost", s)
+		}
+		if got := cl.booked(l.LimitName); got != quota.FromTokens(keys) {
+			t.Errorf("booked %d, want %d", got.Tokens(), keys)
 		}
 	})
 }

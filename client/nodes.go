@@ -19,18 +19,20 @@ import (
 // maxMessage bounds the messages of a node; the largest carries all limits of a file of 4 MiB.
 const maxMessage = 16 << 20
 
-// nodes are the known nodes: given ones and those learned from nodes. At most MaxAddresses.
+// nodes are the known nodes: given ones, and those that the node lists to which the client attached last.
+// At most MaxAddresses.
 type nodes struct {
 	dial    []grpc.DialOption
 	current atomic.Uint32 // index of the node to ask first
 
-	mu   sync.Mutex // held while a node is added
+	mu   sync.Mutex // held while the list is replaced
 	list atomic.Pointer[[]*node]
 	shut bool
 }
 
 type node struct {
 	addr  string
+	given bool // to New
 	conn  *grpc.ClientConn
 	quota quoratev1.QuotaServiceClient
 }
@@ -46,7 +48,7 @@ func newNodes(addrs []string, opts []grpc.DialOption) (*nodes, error) {
 	}, opts...)}
 	n.list.Store(&[]*node{})
 	for _, addr := range addrs {
-		if err := n.add(addr); err != nil {
+		if err := n.add(addr, true); err != nil {
 			n.close() //nolint:errcheck // the error below is the one that matters
 			return nil, &Error{Kind: ErrInvalid, Field: "addrs", Detail: fmt.Sprintf("%q: %v", addr, err), Cause: err}
 		}
@@ -56,10 +58,33 @@ func newNodes(addrs []string, opts []grpc.DialOption) (*nodes, error) {
 
 func (n *nodes) all() []*node { return *n.list.Load() }
 
-// add adds a node unless it is known or there are too many.
-func (n *nodes) add(addr string) error {
+// learn forgets the learned nodes that the node at the address from does not list, and adds those that it
+// lists. A node without a table of the members lists none, and changes nothing.
+func (n *nodes) learn(from string, others []string) {
+	if len(others) == 0 {
+		return
+	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
+	if n.shut {
+		return
+	}
+	var keep []*node
+	for _, o := range n.all() {
+		if o.given || o.addr == from || slices.Contains(others, o.addr) {
+			keep = append(keep, o)
+			continue
+		}
+		_ = o.conn.Close() // it is no member: calls to it go to another node
+	}
+	n.list.Store(&keep)
+	for _, addr := range others {
+		_ = n.add(addr, false) // an invalid address is of no use
+	}
+}
+
+// add adds a node unless it is known or there are too many. The caller holds n.mu, if others know n.
+func (n *nodes) add(addr string, given bool) error {
 	old := n.all()
 	if n.shut || len(old) >= MaxAddresses {
 		return nil
@@ -73,7 +98,7 @@ func (n *nodes) add(addr string) error {
 	if err != nil {
 		return err
 	}
-	next := slices.Concat(old, []*node{{addr: addr, conn: conn, quota: quoratev1.NewQuotaServiceClient(conn)}})
+	next := slices.Concat(old, []*node{{addr: addr, given: given, conn: conn, quota: quoratev1.NewQuotaServiceClient(conn)}})
 	n.list.Store(&next)
 	return nil
 }

@@ -91,8 +91,8 @@ func WithDialOptions(opts ...grpc.DialOption) Option {
 // A-Z 0-9 . _ -. The default is the host name with a random suffix.
 func WithName(name string) Option { return func(o *options) { o.name = name } }
 
-// WithNamespaces sets the namespaces whose limits the process uses; it gets no others. The default
-// is all that it has access to.
+// WithNamespaces sets the namespaces whose limits the process uses; it gets no others. By default
+// it gets all namespaces that it has access to.
 func WithNamespaces(names ...string) Option {
 	return func(o *options) { o.namespaces = append(o.namespaces, names...) }
 }
@@ -103,11 +103,12 @@ func WithDefaults(defaults ...Default) Option {
 	return func(o *options) { o.defaults = append(o.defaults, defaults...) }
 }
 
-// WithFailClosed refuses what would otherwise pass without a decision, if none of [WithDefaults]
-// applies: every check before the first node has sent its limits and, in [Remote] mode, while no
-// node answers; and what Bucket.AllowN and middleware (httplimit, grpclimit) cannot decide: unknown
-// limits, invalid names, a closed client. Use it for limits that must not be exceeded. Known limits
-// are decided by their own when_cut_off nevertheless.
+// WithFailClosed refuses checks that would otherwise pass without a decision, if none of
+// [WithDefaults] applies. These are all checks before the first node has sent its limits and, in
+// [Remote] mode, while no node answers; and checks that Bucket.AllowN, middleware (httplimit,
+// grpclimit) and requester cannot decide, because of an unknown limit, an invalid name or a closed
+// client. Use it for limits that must not be exceeded. When no node answers, known limits still
+// follow their own when_cut_off.
 func WithFailClosed() Option { return func(o *options) { o.failClosed = true } }
 
 // WithMaxKeys bounds the keys in the memory of the process, 1 or more. One limit gets at most
@@ -115,13 +116,13 @@ func WithFailClosed() Option { return func(o *options) { o.failClosed = true } }
 // cluster: the key "@overflow". The default is [DefaultMaxKeys].
 func WithMaxKeys(n int) Option { return func(o *options) { o.maxKeys = n } }
 
-// WithMaxWaiting bounds the callers in Wait, over all keys; further ones get ErrTooManyWaiting. One
-// key may have as many places as are free, so at most half of them. The default is
-// [DefaultMaxWaiting].
+// WithMaxWaiting bounds the callers in Wait, over all keys; further callers get ErrTooManyWaiting.
+// The callers of one key may take as many places as are free, so at most half of all. The default
+// is [DefaultMaxWaiting].
 func WithMaxWaiting(n int) Option { return func(o *options) { o.maxWaiting = n } }
 
-// WithGrantWait bounds how long a decision may wait for the next grant if that would decide; 0
-// disables waiting. The default is [DefaultGrantWait].
+// WithGrantWait bounds how long a decision may wait for the next grant if that grant would settle
+// it; 0 disables waiting. The default is [DefaultGrantWait].
 func WithGrantWait(d time.Duration) Option { return func(o *options) { o.grantWait = d } }
 
 // WithBreaker sets the number of consecutive unanswered calls after which further calls fail at

@@ -50,7 +50,7 @@ func (s *settlements) add(at *session, lasts []quota.Report) (dropped uint64) {
 	o := &settlement{attachment: at.number}
 	for i := range lasts {
 		msg := &quoratev1.Settlement{
-			Node: string(at.node), NodeIncarnation: uint64(at.life), Attachment: at.number, Report: peerproto.EncodeReport(&lasts[i]),
+			Node: string(at.node), NodeIncarnation: uint64(at.incarnation), Attachment: at.number, Report: peerproto.EncodeReport(&lasts[i]),
 			Part: uint32(i + 1), Parts: uint32(len(lasts)),
 		}
 		for _, e := range lasts[i].Entries {
@@ -169,9 +169,8 @@ func (m *member) startClose(now quota.Time) {
 		m.retry.at = min(m.retry.at, now)
 		return
 	}
-	m.parting = lasts
+	m.parting, m.unqueued = lasts, slices.Clone(lasts)
 	m.sendRefused(at)
-	m.send(now, at, lasts)
 }
 
 // acknowledged notes that a grant answers one of the last reports.
@@ -191,11 +190,9 @@ func (m *member) finished(now quota.Time) bool {
 	if len(m.unsettled.list) > 0 {
 		return false
 	}
-	at := m.attached.Load()
-	if at == nil {
-		return len(m.parting) == 0
+	if at := m.attached.Load(); at != nil && len(m.unqueued) == 0 {
+		at.closeSend()
 	}
-	at.closeSend()
 	return len(m.parting) == 0
 }
 

@@ -5,7 +5,6 @@ import (
 	"slices"
 	"time"
 
-	peerv1 "github.com/quorate/quorate/api/gen/quorate/peer/v1"
 	"github.com/quorate/quorate/cluster/accounts"
 	"github.com/quorate/quorate/cluster/raftgroup"
 	"github.com/quorate/quorate/internal/account"
@@ -49,12 +48,12 @@ func (n *Node) AccountHistory(ctx context.Context, id account.ID) (account.State
 
 func (n *Node) newAccounts() *accounts.Service {
 	return accounts.New(accounts.Config{
-		Self: n.cfg.Self, Ranges: n.cfg.Ranges, Replicas: n.ranges.Accounts(), Node: accountsNode{n}, Logger: n.log, Registry: n.cfg.Registry,
+		Self: n.cfg.Self, Ranges: n.cfg.Ranges, Replicas: n.ranges.Accounts(), Node: accountsNode{slow{part{n}}}, Logger: n.log, Registry: n.cfg.Registry,
 	})
 }
 
 // accountsNode adapts Node to accounts.Node.
-type accountsNode struct{ *Node }
+type accountsNode struct{ slow }
 
 // Group implements accounts.Node.
 func (n accountsNode) Group(r quota.RangeID) accounts.Group {
@@ -71,20 +70,12 @@ func (n accountsNode) Current(r quota.RangeID) bool {
 	return g != nil && slices.Contains(g.Members(), raftgroup.Member{ID: n.cfg.Self, Voter: true})
 }
 
-func (n accountsNode) Leader(r quota.RangeID) quota.NodeID { return n.routes.leader(r) }
-
 func (n accountsNode) Holders(r quota.RangeID) []quota.NodeID {
 	return n.members.View().Ranges[r].Voters
-}
-
-func (n accountsNode) Call(ctx context.Context, to quota.NodeID, c *peerv1.Call) (*peerv1.Call, error) {
-	return n.callSlow(ctx, to, c)
 }
 
 func (n accountsNode) Policies(ctx context.Context, refs []account.PolicyRef) ([]*account.Policy, error) {
 	return n.Resolve(ctx, refs)
 }
-
-func (n accountsNode) Now() quota.Time { return n.clock.Now() }
 
 func (n accountsNode) ClockAgreed() bool { return n.clock.Agreed() }

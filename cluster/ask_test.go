@@ -232,6 +232,37 @@ func TestWaitForTokensToCome(t *testing.T) {
 	}
 }
 
+// TestFewTokens checks that of a soft bucket with fewer tokens than nodes the leader decides each admission, once all
+// nodes use it.
+func TestFewTokens(t *testing.T) {
+	testspeed.Full(t)
+	c := newThreeNodes(t, 4)
+	l := limit("few", 2, quota.Soft)
+	l.Rate = quota.Rate{Tokens: 20, Per: time.Second}
+	c.apply(l)
+	k := quota.Key{LimitName: l.LimitName, Key: "k"}
+	asked := map[quota.NodeID]bool{}
+	for len(asked) < 3 {
+		for _, n := range c.running() {
+			if n.Check(k, 1).Why == quota.WhyLeader {
+				asked[n.cfg.Self] = true
+			}
+		}
+	}
+	why := map[quota.Why]int{}
+	for admitted := 0; admitted < 40; {
+		for _, n := range c.running() {
+			if d := n.Check(k, 1); d.Allowed {
+				admitted++
+				why[d.Why]++
+			}
+		}
+	}
+	if why[quota.WhyLeader] < 36 { // on a busy machine a node may decide alone
+		t.Errorf("admitted %v; want nearly all of 40 by the leader", why)
+	}
+}
+
 // TestRefundToLeader checks that tokens refunded to a limit with decide: leader are available to the
 // next check on every node, and that the refund says what remains. A refund whose answer is lost
 // counts once.

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"io"
 
-	peerv1 "github.com/quorate/quorate/api/gen/quorate/peer/v1"
 	"github.com/quorate/quorate/cluster/backup"
 	"github.com/quorate/quorate/cluster/raftgroup"
 	"github.com/quorate/quorate/internal/quota"
@@ -14,7 +13,7 @@ import (
 func (n *Node) newBackups() *backup.Service {
 	return backup.New(backup.Config{
 		Cluster: n.cfg.Cluster, Self: n.cfg.Self, Version: n.cfg.Version, Ranges: n.cfg.Ranges, Accounts: n.accounts, Log: n.log,
-	}, backupNode{n})
+	}, backupNode{slow{part{n}}})
 }
 
 // Backup writes the durable state of the cluster to w; see backup.Service.Take.
@@ -23,7 +22,7 @@ func (n *Node) Backup(ctx context.Context, w io.Writer, progress func(done, tota
 }
 
 // backupNode adapts Node to backup.Node.
-type backupNode struct{ *Node }
+type backupNode struct{ slow }
 
 // Host implements backup.Node.
 func (n backupNode) Host() *raftgroup.Host { return n.host }
@@ -44,8 +43,4 @@ func (n backupNode) Snapshot(group uint32) (func(io.Writer) error, error) {
 		return r.Machine.Snapshot()
 	}
 	return nil, errors.New("unknown range")
-}
-
-func (n backupNode) Call(ctx context.Context, to quota.NodeID, c *peerv1.Call) (*peerv1.Call, error) {
-	return n.callSlow(ctx, to, c)
 }

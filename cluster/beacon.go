@@ -102,10 +102,8 @@ func (n *Node) onBeacon(from quota.NodeID, b *peerv1.Beacon) {
 		n.routes.setMeta(from, quota.Term(b.MetaTerm), b.LimitsVersion, b.MembersRevision)
 	}
 	n.clock.Peer(from, quota.Time(b.WallUnixNanos), n.routes.trip(from))
-	n.routes.peer(from, func(p *peer) {
-		p.version, p.policies, p.security = b.LimitsVersion, b.PoliciesRevision, b.SecurityRevision
-		p.members, p.clients, p.load, p.faults = b.MembersRevision, b.Clients, b.Resources, beaconFaults(b.Faults)
-	})
+	b.Faults = beaconFaults(b.Faults)
+	n.routes.peer(from, func(p *peer) { p.beacon = b })
 }
 
 // leadersLost reports ranges that have lost their leaders to the aggregator. It may block on the inbox.
@@ -119,11 +117,11 @@ func (n *Node) leadersLost(lost []quota.RangeID) {
 func (n *Node) onPeer(id quota.NodeID, e transport.Event) {
 	lost := false
 	n.routes.peer(id, func(p *peer) {
-		if p.up != (e == transport.Up) {
+		if p.up() != (e == transport.Up) {
 			p.since = time.Now()
 		}
-		lost = p.up && e != transport.Up && !p.parting
-		p.up, p.refused, p.dead, p.parting = e == transport.Up, e == transport.Refused, e == transport.Dead, p.parting && e != transport.Up
+		lost = p.up() && e != transport.Up && !p.parting
+		p.state, p.parting = e, p.parting && e != transport.Up
 	})
 	if lost && !n.members.IsOut() { // peers refuse a node that is out of the cluster: no warning then
 		n.log.Warn("a node is unreachable, and has not announced a stop", "node", id)

@@ -93,3 +93,23 @@ func (n *Node) call(ctx context.Context, to quota.NodeID, c *peerv1.Call) (*peer
 	n.routes.peer(to, func(p *peer) { p.took(took) })
 	return out, nil
 }
+
+// part has the methods that the packages of a node ask of it alike. The adapters for their Node interfaces
+// embed it, or slow.
+type part struct{ *Node }
+
+func (n part) Now() quota.Time                     { return n.clock.Now() }
+func (n part) MetaLeader() quota.NodeID            { return n.routes.metaLeader() }
+func (n part) Leader(r quota.RangeID) quota.NodeID { return n.routes.leader(r) }
+func (n part) Up(id quota.NodeID) bool             { return n.routes.up(id) }
+
+func (n part) Call(ctx context.Context, to quota.NodeID, c *peerv1.Call) (*peerv1.Call, error) {
+	return n.call(ctx, to, c)
+}
+
+// slow is a part whose calls wait for a disk.
+type slow struct{ part }
+
+func (n slow) Call(ctx context.Context, to quota.NodeID, c *peerv1.Call) (*peerv1.Call, error) {
+	return n.callSlow(ctx, to, c)
+}

@@ -77,7 +77,7 @@ func TestSettlementParts(t *testing.T) {
 		loneSession(t, n, 1)
 		s, out := loneSession(t, n, 2)
 		for i, p := range c.parts {
-			s.Settle(&attach.Settlement{Node: "n1", Life: n.inc, Part: p[0], Parts: p[1], Report: quota.Report{
+			s.Settle(&attach.Settlement{Node: "n1", Incarnation: n.inc, Part: p[0], Parts: p[1], Report: quota.Report{
 				From: "svc", Incarnation: 1, Term: 1, Seq: quota.Seq(i + 1), Full: p[0] == p[1],
 				Entries: []quota.ReportEntry{{Key: key(i), Epoch: 1, Overdrawn: quota.Token, Unreported: quota.Token, Final: true}},
 			}})

@@ -1,12 +1,11 @@
 package cluster
 
 import (
-	"context"
 	"slices"
 	"time"
 
-	peerv1 "github.com/quorate/quorate/api/gen/quorate/peer/v1"
 	"github.com/quorate/quorate/cluster/clients"
+	"github.com/quorate/quorate/cluster/transport"
 	"github.com/quorate/quorate/internal/attach"
 	"github.com/quorate/quorate/internal/quota"
 )
@@ -15,7 +14,7 @@ func (n *Node) newClients() *clients.Service {
 	return clients.New(clients.Config{
 		Cluster: n.cfg.Cluster, Self: n.cfg.Self, Incarnation: n.inc, Dir: n.cfg.Dir, MaxKeys: n.cfg.MaxKeys,
 		Aggregator: n.Aggregator(), Log: n.log, Registry: n.cfg.Registry,
-	}, clientsNode{n})
+	}, clientsNode{part{n}})
 }
 
 // Attach starts an attachment of a client process; see attach.Host.
@@ -28,10 +27,7 @@ func (n *Node) Attach(h *attach.Hello, out *attach.Outbox) (attach.Session, erro
 func (n *Node) ReleaseClients() { n.clients.Release() }
 
 // clientsNode adapts Node to clients.Node.
-type clientsNode struct{ *Node }
-
-// Now implements clients.Node.
-func (n clientsNode) Now() quota.Time { return n.clock.Now() }
+type clientsNode struct{ part }
 
 func (n clientsNode) Sync() time.Duration { return n.sync() }
 
@@ -60,17 +56,13 @@ func (n clientsNode) Process(id quota.NodeID) clients.Process {
 	process := clients.Away
 	n.routes.peer(id, func(p *peer) {
 		switch {
-		case p.up:
+		case p.up():
 			process = clients.Connected
-		case p.dead, p.refused && time.Since(p.since) >= n.lease():
+		case p.state == transport.Dead, p.state == transport.Refused && time.Since(p.since) >= n.lease():
 			process = clients.Ended
 		}
 	})
 	return process
-}
-
-func (n clientsNode) Call(ctx context.Context, to quota.NodeID, c *peerv1.Call) (*peerv1.Call, error) {
-	return n.call(ctx, to, c)
 }
 
 func (n clientsNode) ReportRefused() { n.stats.refusedReports.Inc() }

@@ -121,7 +121,7 @@ func (p *process) leave() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, r := range p.agg.Leave(procNow(), 0) {
-		p.unheard = append(p.unheard, attach.Settlement{Node: p.at.node.cfg.Self, Life: p.at.node.inc, Part: 1, Parts: 1, Report: r})
+		p.unheard = append(p.unheard, attach.Settlement{Node: p.at.node.cfg.Self, Incarnation: p.at.node.inc, Part: 1, Parts: 1, Report: r})
 	}
 	p.at.session.End()
 }

@@ -3,14 +3,13 @@ package cluster
 import (
 	"context"
 
-	peerv1 "github.com/quorate/quorate/api/gen/quorate/peer/v1"
 	"github.com/quorate/quorate/cluster/control"
 	"github.com/quorate/quorate/cluster/raftgroup"
 	"github.com/quorate/quorate/internal/quota"
 )
 
 // storeNode adapts Node to control.Node.
-type storeNode struct{ *Node }
+type storeNode struct{ part }
 
 // MetaGroup implements control.Node.
 func (n storeNode) MetaGroup() control.Group {
@@ -20,23 +19,15 @@ func (n storeNode) MetaGroup() control.Group {
 	return nil
 }
 
-func (n storeNode) MetaLeader() quota.NodeID { return n.routes.metaLeader() }
-
-func (n storeNode) Call(ctx context.Context, to quota.NodeID, c *peerv1.Call) (*peerv1.Call, error) {
-	return n.call(ctx, to, c)
-}
-
 func (n storeNode) Behind(late func(control.Progress) bool) []quota.NodeID {
 	return n.routes.where(func(p *peer) bool {
-		return p.up && late(control.Progress{Limits: p.version, Policies: p.policies, Security: p.security})
+		return p.up() && late(control.Progress{Limits: p.beacon.GetLimitsVersion(), Policies: p.beacon.GetPoliciesRevision(), Security: p.beacon.GetSecurityRevision()})
 	})
 }
 
 func (n storeNode) AwaitMembership(ctx context.Context, what string) error {
 	return n.members.Await(ctx, what)
 }
-
-func (n storeNode) Now() quota.Time { return n.clock.Now() }
 
 // overridden distributes changed overrides of keys; nil stands for
 // all keys. It runs on the goroutine that applies the meta group's log, and that

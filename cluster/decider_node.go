@@ -1,8 +1,6 @@
 package cluster
 
 import (
-	"context"
-
 	"github.com/quorate/quorate/aggregator"
 	peerv1 "github.com/quorate/quorate/api/gen/quorate/peer/v1"
 	"github.com/quorate/quorate/cluster/dataplane"
@@ -22,20 +20,11 @@ func (n *Node) newDecider(v *membership.View) *dataplane.Decider {
 		Self: n.cfg.Self, Ranges: n.cfg.Ranges, Sync: n.sync(), GrantWait: n.cfg.GrantWait, AskWait: n.cfg.AskWait, Now: n.clock.Now,
 		Aggregator: ac, Inherited: inherited, Limits: n.meta.Current(), Replicas: n.ranges,
 		Tracer: n.cfg.Tracer, Log: n.log, Registry: n.cfg.Registry,
-	}, deciderNode{n})
+	}, deciderNode{part{n}})
 }
 
 // deciderNode adapts Node to dataplane.Node.
-type deciderNode struct{ *Node }
-
-// Leader implements dataplane.Node.
-func (n deciderNode) Leader(r quota.RangeID) quota.NodeID { return n.routes.leader(r) }
-
-func (n deciderNode) Up(id quota.NodeID) bool { return n.routes.up(id) }
-
-func (n deciderNode) Call(ctx context.Context, to quota.NodeID, c *peerv1.Call) (*peerv1.Call, error) {
-	return n.call(ctx, to, c)
-}
+type deciderNode struct{ part }
 
 func (n deciderNode) Send(to quota.NodeID, f *peerv1.Frame) { n.sendFrame(to, f) }
 

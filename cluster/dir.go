@@ -76,7 +76,7 @@ func (n *Node) openJournal(ac *aggregator.Config) []quota.RecoveredCounts {
 	if n.cfg.Dir == "" { // the node is never started
 		return nil
 	}
-	j, err := journal.Open(journal.Config{Dir: n.cfg.Dir, Cluster: n.cfg.Cluster, Node: n.cfg.Self, Life: n.inc, Prior: n.prior, Logger: n.log})
+	j, err := journal.Open(journal.Config{Dir: n.cfg.Dir, Cluster: n.cfg.Cluster, Node: n.cfg.Self, Incarnation: n.inc, Prior: n.prior, Logger: n.log})
 	if j == nil {
 		n.log.Error("no journal: durable counts of the last second would be lost with the process", "err", err)
 		return nil
@@ -86,8 +86,8 @@ func (n *Node) openJournal(ac *aggregator.Config) []quota.RecoveredCounts {
 	}
 	n.journal, ac.Journal, ac.Known = j, j, j.Known()
 	inherited := j.Inherited()
-	if s := j.Stats(); s.Lives > 0 {
-		n.log.Info("an earlier process had counts that no leader had saved", "keys", s.Earlier, "incarnations", s.Lives)
+	if s := j.Stats(); s.Incarnations > 0 {
+		n.log.Info("an earlier process had counts that no leader had saved", "keys", s.Earlier, "incarnations", s.Incarnations)
 	}
 	return inherited
 }

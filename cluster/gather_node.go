@@ -3,21 +3,15 @@ package cluster
 import (
 	"context"
 
-	peerv1 "github.com/quorate/quorate/api/gen/quorate/peer/v1"
 	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
 	"github.com/quorate/quorate/internal/quota"
 )
 
 // gatherNode adapts Node to gather.Node.
-type gatherNode struct{ *Node }
+type gatherNode struct{ slow }
 
 // Members implements gather.Node.
 func (n gatherNode) Members() []quota.NodeID { return n.members.View().IDs }
-
-// Call implements gather.Node.
-func (n gatherNode) Call(ctx context.Context, to quota.NodeID, c *peerv1.Call) (*peerv1.Call, error) {
-	return n.callSlow(ctx, to, c)
-}
 
 // WatchAll watches the events of all nodes; see gather.Service.
 func (n *Node) WatchAll(f quota.EventFilter, node string, buffer int) (events <-chan *quoratev1.WatchResponse, lost func() uint64, stop func()) {

@@ -19,6 +19,7 @@ import (
 
 	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
 	"github.com/quorate/quorate/cluster/raftgroup"
+	"github.com/quorate/quorate/internal/apiproto"
 	"github.com/quorate/quorate/internal/quota"
 	"github.com/quorate/quorate/shard"
 )
@@ -249,7 +250,7 @@ func (c *threeNodes) keyLedBy(l quota.LimitName, id quota.NodeID, prefix string)
 
 // rate returns what the leaders report of a key.
 func (c *threeNodes) rate(k quota.Key) (*quoratev1.KeyRate, error) {
-	res, err := c.running()[0].TopRates(c.t.Context(), &quoratev1.TopRatesRequest{Top: MaxTop, Namespace: k.Namespace, Limit: k.Limit})
+	res, err := c.running()[0].TopRates(c.t.Context(), &quoratev1.TopRatesRequest{Top: apiproto.MaxTop, Namespace: k.Namespace, Limit: k.Limit})
 	if err != nil {
 		return nil, err
 	}

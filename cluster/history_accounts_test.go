@@ -10,6 +10,7 @@ import (
 
 	"github.com/quorate/quorate/cluster/recorder"
 	"github.com/quorate/quorate/internal/account"
+	"github.com/quorate/quorate/internal/history"
 	"github.com/quorate/quorate/internal/quota"
 	"github.com/quorate/quorate/internal/testspeed"
 )
@@ -155,7 +156,7 @@ func TestHistoryAccounts(t *testing.T) {
 	dies := c.leading()
 	killed := c.nodes[dies]
 	before := g.load.attempted
-	g.load.killed = append(g.load.killed, killed.Recorder.Uploader.Self)
+	g.load.killed = append(g.load.killed, history.Process{Node: dies, Incarnation: killed.inc})
 	g.during(g.without(dies), func() { c.kill(dies) })
 	c.start(dies, nil)
 	c.awaitReady(patience)

@@ -3,7 +3,6 @@ package cluster
 import (
 	"context"
 
-	peerv1 "github.com/quorate/quorate/api/gen/quorate/peer/v1"
 	"github.com/quorate/quorate/cluster/raftgroup"
 	"github.com/quorate/quorate/cluster/recorder"
 	"github.com/quorate/quorate/internal/history"
@@ -15,14 +14,11 @@ func (n *Node) newHistory() *recorder.Recorder {
 	return recorder.New(&recorder.Config{
 		Self: history.Process{Node: n.cfg.Self, Incarnation: n.inc}, Ranges: n.cfg.Ranges, Dir: n.cfg.Dir, Keep: n.cfg.History,
 		Log: n.log, Registry: n.cfg.Registry,
-	}, historyNode{n})
+	}, historyNode{slow{part{n}}})
 }
 
 // historyNode adapts Node to recorder.Node.
-type historyNode struct{ *Node }
-
-// Now implements recorder.Node.
-func (n historyNode) Now() quota.Time { return n.clock.Now() }
+type historyNode struct{ slow }
 
 func (n historyNode) Replica(r quota.RangeID) *recorder.Replica {
 	if s := n.ranges.Of(r); s != nil {
@@ -43,23 +39,15 @@ func (n historyNode) Propose(ctx context.Context, r quota.RangeID, entry []byte)
 	return n.proposeRange(ctx, r, entry)
 }
 
-func (n historyNode) Leader(r quota.RangeID) quota.NodeID { return n.routes.leader(r) }
-
 func (n historyNode) Voters(r quota.RangeID) []quota.NodeID { return n.members.View().Ranges[r].Voters }
-
-func (n historyNode) Up(id quota.NodeID) bool { return n.routes.up(id) }
 
 func (n historyNode) Peers() (out []history.Process) {
 	for _, id := range n.routes.upNodes() {
-		if life := n.net.IncarnationOf(id); life != 0 {
-			out = append(out, history.Process{Node: id, Incarnation: life})
+		if inc := n.net.IncarnationOf(id); inc != 0 {
+			out = append(out, history.Process{Node: id, Incarnation: inc})
 		}
 	}
 	return out
-}
-
-func (n historyNode) Call(ctx context.Context, to quota.NodeID, c *peerv1.Call) (*peerv1.Call, error) {
-	return n.callSlow(ctx, to, c)
 }
 
 func (n historyNode) Tally(all bool, add func(l quota.LimitName, admitted, refused quota.Units)) {

@@ -164,7 +164,7 @@ func TestHistory(t *testing.T) {
 	h.await(c, l.LimitName, "what was asked is told, and that of a node that stopped")
 
 	home := c.nodes["n2"].routes.leader(recorder.OwnerRange(l.LimitName, 4))
-	h.killed = append(h.killed, c.nodes[home].Recorder.Uploader.Self)
+	h.killed = append(h.killed, history.Process{Node: home, Incarnation: c.nodes[home].inc})
 	c.kill(home)
 	c.start(home, nil)
 	c.awaitReady(patience)

@@ -28,7 +28,7 @@ func TestLeftoverReplica(t *testing.T) {
 	group := raftgroup.OfRange(moved)
 	c.kill("n2")
 	dir := filepath.Join(c.dir, "n2")
-	if err := raftgroup.SeedGroup(dir, group, raftgroup.GroupName(group), "n2", 5, 1, strings.NewReader("what it held")); err != nil {
+	if err := raftgroup.SeedGroup(dir, group, "n2", 5, 1, strings.NewReader("what it held")); err != nil {
 		t.Fatal(err)
 	}
 	c.start("n2", nil)

@@ -136,7 +136,7 @@ func TestGrownJustNow(t *testing.T) {
 			}
 			stored = append(stored, m)
 		}
-		n.members = membership.NewService(n.cfg.membership(starts{}), membership.ViewOf(membership.New(&raftlogv1.Membership{Members: stored, Revision: 1}), 1), true, memberNode{n})
+		n.members = membership.NewService(n.cfg.membership(starts{}), membership.ViewOf(membership.New(&raftlogv1.Membership{Members: stored, Revision: 1}), 1), true, memberNode{part{n}})
 		setLimits(n, l)
 		r := n.ranges.Of(0)
 		for term := range uint64(2) { // another node has led before

@@ -41,7 +41,7 @@ func (c *threeNodes) keptOut(id quota.NodeID) {
 	c.t.Helper()
 	n := c.nodes[id]
 	c.eventually(20*time.Second, string(id)+" is kept out", func() error {
-		want := fmt.Sprintf("node %q was a member with data and comes back without: remove it and join it under a new name", id)
+		want := fmt.Sprintf("node %q was a member with data and has returned without it: remove it and join it under a new name", id)
 		if st := n.Status(); st.Ready || !strings.Contains(st.Reason, want) {
 			return fmt.Errorf("%s", st.Reason)
 		}
@@ -66,7 +66,7 @@ func TestWipedNode(t *testing.T) {
 	c.seeded()
 	for _, id := range c.ids() {
 		if got, want := c.nodes["n1"].members.View().Member(id).First, c.nodes[id].first; got != want || want == 0 {
-			t.Errorf("the first life of %s is %d, the membership has %d", id, want, got)
+			t.Errorf("the first incarnation of %s is %d, the membership has %d", id, want, got)
 		}
 	}
 	c.wipe("n2")

@@ -29,32 +29,19 @@ func (c *Config) membership(s starts) membership.Config {
 }
 
 // memberNode adapts Node to membership.Node.
-type memberNode struct{ *Node }
+type memberNode struct{ part }
 
-// Now implements membership.Node.
-func (n memberNode) Now() quota.Time { return n.clock.Now() }
+func (n memberNode) CallSlow(ctx context.Context, to quota.NodeID, c *peerv1.Call) (*peerv1.Call, error) {
+	return n.callSlow(ctx, to, c)
+}
 
 func (n memberNode) Net() *transport.Net { return n.net }
 
 func (n memberNode) Host() *raftgroup.Host { return n.host }
 
-func (n memberNode) MetaLeader() quota.NodeID { return n.routes.metaLeader() }
-
-func (n memberNode) Leader(r quota.RangeID) quota.NodeID { return n.routes.leader(r) }
-
-func (n memberNode) Up(id quota.NodeID) bool { return n.routes.up(id) }
-
 func (n memberNode) Silences() map[quota.NodeID]time.Duration { return n.routes.silences() }
 
 func (n memberNode) Newest(revision uint64) bool { return n.routes.hasMembers(revision) }
-
-func (n memberNode) Call(ctx context.Context, to quota.NodeID, c *peerv1.Call) (*peerv1.Call, error) {
-	return n.call(ctx, to, c)
-}
-
-func (n memberNode) CallSlow(ctx context.Context, to quota.NodeID, c *peerv1.Call) (*peerv1.Call, error) {
-	return n.callSlow(ctx, to, c)
-}
 
 func (n memberNode) Table() *membership.Table { return n.meta.Members.Load() }
 
@@ -91,8 +78,8 @@ func (n memberNode) Dropped(r quota.RangeID) {
 func (n memberNode) OpenMeta(v *membership.View, found bool) error {
 	others := slices.DeleteFunc(slices.Clone(v.IDs), func(id quota.NodeID) bool { return slices.Contains(v.Meta.Voters, id) })
 	_, err := n.host.Open(raftgroup.GroupOptions{
-		ID: raftgroup.MetaGroup, Name: raftgroup.GroupName(raftgroup.MetaGroup), Voters: v.Meta.Voters, Nonvoters: others, Join: !found, FSM: n.meta, Commit: 100 * time.Millisecond,
-		FirstEntry: func(uint64) []byte {
+		ID: raftgroup.MetaGroup, Voters: v.Meta.Voters, Nonvoters: others, Join: !found, FSM: n.meta, Commit: 100 * time.Millisecond,
+		FirstEntry: func() []byte {
 			return snapshotio.Encode(&raftlogv1.MetaCommand{Change: &raftlogv1.MetaCommand_TermStart{TermStart: n.termStart()}})
 		},
 		OnLeading: func(term uint64) {
@@ -108,8 +95,8 @@ func (n memberNode) OpenMeta(v *membership.View, found bool) error {
 func (n memberNode) OpenRange(v *membership.View, r quota.RangeID, found bool) error {
 	at := n.ranges.Of(r)
 	_, err := n.host.Open(raftgroup.GroupOptions{
-		ID: raftgroup.OfRange(r), Name: raftgroup.GroupName(raftgroup.OfRange(r)), Voters: v.Ranges[r].Voters, Join: !found, FSM: at.Machine,
-		FirstEntry: func(uint64) []byte {
+		ID: raftgroup.OfRange(r), Voters: v.Ranges[r].Voters, Join: !found, FSM: at.Machine,
+		FirstEntry: func() []byte {
 			return snapshotio.Encode(&raftlogv1.RangeCommand{Change: &raftlogv1.RangeCommand_TermStart{TermStart: n.termStart()}})
 		},
 		OnLeading:   func(term uint64) { at.Lead(quota.Term(term)) },

@@ -32,7 +32,6 @@ import (
 	"github.com/quorate/quorate/cluster/replica"
 	"github.com/quorate/quorate/cluster/transport"
 	"github.com/quorate/quorate/internal/elapsed"
-	"github.com/quorate/quorate/internal/health"
 	"github.com/quorate/quorate/internal/peerproto"
 	"github.com/quorate/quorate/internal/quota"
 )
@@ -122,12 +121,12 @@ func newNode(cfg Config, v *membership.View, stored bool, lock *datadir.Lock, s 
 	}, elapsed.New())
 	n.observer = &observer{asking: make(chan struct{}, 1)}
 	n.load = newResources(cfg.Dir)
-	n.members = membership.NewService(cfg.membership(s), v, stored, memberNode{n})
+	n.members = membership.NewService(cfg.membership(s), v, stored, memberNode{part{n}})
 	n.routes.init(cfg.Ranges)
 	n.meta = control.NewMachine(n.limitsChanged, n.overridden)
 	n.meta.Reloaded, n.meta.Regrouped = n.announce, n.members.Changed
 	n.meta.Security.Changed = n.announce
-	n.Store = control.NewStore(cfg.Self, storeNode{n}, n.meta, n.log)
+	n.Store = control.NewStore(cfg.Self, storeNode{part{n}}, n.meta, n.log)
 	n.stats.init(n, cfg.Registry)
 	n.routes.changed = n.stats.leaderChanges.Inc
 	n.ranges = n.newReplicas()
@@ -136,7 +135,7 @@ func newNode(cfg Config, v *membership.View, stored bool, lock *datadir.Lock, s 
 	n.accounts = n.newAccounts()
 	n.backups = n.newBackups()
 	n.Recorder = n.newHistory()
-	n.gather = gather.New(gather.Config{Self: cfg.Self, AuditPath: cfg.AuditLog}, gatherNode{n})
+	n.gather = gather.New(gather.Config{Self: cfg.Self, AuditPath: cfg.AuditLog}, gatherNode{slow{part{n}}})
 	n.clients = n.newClients()
 	n.addCalls()
 	return n
@@ -213,9 +212,6 @@ func (n *Node) Out() <-chan struct{} { return n.members.Out() }
 func (n *Node) ChangeCluster(ctx context.Context, by string, req proto.Message) (proto.Message, error) {
 	return n.members.Change(ctx, by, req)
 }
-
-// Stopping is the reason in the status of a node that is about to stop.
-const Stopping = health.Stopping
 
 // Close writes the node's counts to the logs and hands over its leaderships, both
 // as far as ctx allows, notifies the peers, and stops. It gives up the node's tokens and

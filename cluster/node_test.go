@@ -14,6 +14,7 @@ import (
 	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
 	"github.com/quorate/quorate/cluster/control"
 	"github.com/quorate/quorate/cluster/raftgroup"
+	"github.com/quorate/quorate/internal/apiproto"
 	"github.com/quorate/quorate/internal/quota"
 	"github.com/quorate/quorate/internal/testspeed"
 	"github.com/quorate/quorate/shard"
@@ -304,7 +305,7 @@ func TestTopRates(t *testing.T) {
 	use(t, c.running()[0], quota.Key{LimitName: b.LimitName, Key: "other"}, 50)
 	for _, n := range c.running() {
 		c.eventually(time.Minute, "all keys are counted", func() error {
-			res, err := n.TopRates(t.Context(), &quoratev1.TopRatesRequest{Top: MaxTop, Namespace: "test", Limit: "a"})
+			res, err := n.TopRates(t.Context(), &quoratev1.TopRatesRequest{Top: apiproto.MaxTop, Namespace: "test", Limit: "a"})
 			if err != nil {
 				return err
 			}

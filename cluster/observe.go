@@ -87,18 +87,15 @@ func (n *Node) observe(ctx context.Context, revision uint64) (observation, bool)
 	return next, true
 }
 
-// StepUnknown is the step that a status shows for a range if no node reports whether it moves.
-const StepUnknown = health.StepUnknown
-
 // steps returns the ranges that have pending steps towards this membership; every range
-// gets StepUnknown if the meta leader has not reported on this revision.
+// gets health.StepUnknown if the meta leader has not reported on this revision.
 func (n *Node) steps(o observation, revision uint64) []*quoratev1.RangeStatus {
 	if o.status.GetMembersRevision() >= revision {
 		return o.status.GetRanges()
 	}
 	out := make([]*quoratev1.RangeStatus, n.cfg.Ranges)
 	for r := range out {
-		out[r] = &quoratev1.RangeStatus{Id: uint32(r), Step: StepUnknown}
+		out[r] = &quoratev1.RangeStatus{Id: uint32(r), Step: health.StepUnknown}
 	}
 	return out
 }

@@ -7,6 +7,7 @@ import (
 	peerv1 "github.com/quorate/quorate/api/gen/quorate/peer/v1"
 	"github.com/quorate/quorate/cluster/raftgroup"
 	"github.com/quorate/quorate/cluster/replica"
+	"github.com/quorate/quorate/cluster/transport"
 	"github.com/quorate/quorate/internal/bound"
 	"github.com/quorate/quorate/internal/quota"
 	"github.com/quorate/quorate/leader"
@@ -33,13 +34,13 @@ func (n replicaNode) Members(before time.Time) (ids []quota.NodeID, joined int) 
 
 func (n replicaNode) Dead() map[quota.NodeID]quota.Incarnation {
 	out := map[quota.NodeID]quota.Incarnation{}
-	for _, id := range n.routes.deadNodes() {
+	for _, id := range n.routes.in(transport.Dead) {
 		out[id] = n.net.EndedBefore(id)
 	}
 	return out
 }
 
-func (n replicaNode) Suspects() []quota.NodeID { return n.routes.refusedNodes() }
+func (n replicaNode) Suspects() []quota.NodeID { return n.routes.in(transport.Refused) }
 
 func (n replicaNode) Propose(ctx context.Context, r quota.RangeID, entry []byte) error {
 	return n.proposeRange(ctx, r, entry)

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	peerv1 "github.com/quorate/quorate/api/gen/quorate/peer/v1"
+	"github.com/quorate/quorate/cluster/transport"
 	"github.com/quorate/quorate/internal/quota"
 )
 
@@ -22,7 +23,6 @@ type routes struct {
 	synced      time.Time // when this node first had the meta leader's state
 	ledOnce     bool      // since the start, all ranges and the meta group had leaders at the same time
 	metaMembers uint64    // the meta leader's revision of the membership
-	metaTold    bool      // a meta leader has reported metaMembers
 	changed     func()    // counts a change of a range's leader; nil in tests
 }
 
@@ -51,23 +51,14 @@ func (r *route) missing() bool {
 }
 
 type peer struct {
-	up      bool
-	refused bool   // its process has probably ended
-	dead    bool   // its process has certainly ended
-	parting bool   // it has announced that it stops
-	version uint64 // of the limits that are current there
-	// policies is the revision of policy configs that the peer has applied.
-	policies uint64
-	// security is the revision of access rules that the peer has applied.
-	security uint64
-	trip     time.Duration
-	// members is the revision of the membership that the peer has applied.
-	members uint64
-	since   time.Time         // when up last changed
-	clients uint32            // attached clients, as the peer reports
-	load    *peerv1.Resources // as the peer reports; nil before its first beacon
-	faults  []string          // as the peer reports
+	state   transport.Event // the last one; 0 before the first
+	since   time.Time       // when it last connected or was lost
+	parting bool            // it has announced that it stops
+	trip    time.Duration
+	beacon  *peerv1.Beacon // the last one; nil before the first
 }
+
+func (p *peer) up() bool { return p.state == transport.Up }
 
 // took updates the round trip with the duration of a call. Some calls wait for more than the
 // network, so a shorter duration replaces the estimate and a longer one moves it by 1/16.
@@ -84,7 +75,7 @@ func (t *routes) worstTrip() (worst time.Duration) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for _, p := range t.peers {
-		if p.up {
+		if p.up() {
 			worst = max(worst, p.trip)
 		}
 	}
@@ -185,8 +176,7 @@ func (t *routes) setMeta(id quota.NodeID, term quota.Term, version, members uint
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if term >= t.meta.term {
-		t.meta.leader, t.meta.term, t.metaVersion = id, term, version
-		t.metaMembers, t.metaTold = members, true
+		t.meta.leader, t.meta.term, t.metaVersion, t.metaMembers = id, term, version, members
 		t.noteLed()
 	}
 }
@@ -196,7 +186,7 @@ func (t *routes) setMeta(id quota.NodeID, term quota.Term, version, members uint
 func (t *routes) hasMembers(revision uint64) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.meta.leader != "" && t.metaTold && revision >= t.metaMembers
+	return t.meta.leader != "" && revision >= t.metaMembers
 }
 
 // hasMeta reports whether this node, whose limits have that version, has caught up with
@@ -247,23 +237,20 @@ func (t *routes) silences() map[quota.NodeID]time.Duration {
 	defer t.mu.Unlock()
 	out := map[quota.NodeID]time.Duration{}
 	for id, p := range t.peers {
-		if !p.up {
+		if !p.up() {
 			out[id] = time.Since(p.since)
 		}
 	}
 	return out
 }
 
-func (t *routes) deadNodes() []quota.NodeID {
-	return t.where(func(p *peer) bool { return p.dead })
-}
-
-func (t *routes) refusedNodes() []quota.NodeID {
-	return t.where(func(p *peer) bool { return p.refused })
+// in returns the peers in a state.
+func (t *routes) in(state transport.Event) []quota.NodeID {
+	return t.where(func(p *peer) bool { return p.state == state })
 }
 
 func (t *routes) upNodes() []quota.NodeID {
-	return t.where(func(p *peer) bool { return p.up })
+	return t.in(transport.Up)
 }
 
 func (t *routes) allNodes() []quota.NodeID {
@@ -301,5 +288,5 @@ func (t *routes) up(id quota.NodeID) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	p := t.peers[id]
-	return p != nil && p.up
+	return p != nil && p.up()
 }

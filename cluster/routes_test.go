@@ -9,6 +9,7 @@ import (
 	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
 	"github.com/quorate/quorate/cluster/membership"
 	"github.com/quorate/quorate/cluster/raftgroup"
+	"github.com/quorate/quorate/internal/health"
 	"github.com/quorate/quorate/internal/quota"
 	"github.com/quorate/quorate/internal/testspeed"
 )
@@ -80,7 +81,7 @@ func TestReadySinceLed(t *testing.T) {
 	n.routes.lost("b")
 	is("")
 	n.retired.Store(true)
-	is(Stopping)
+	is(health.Stopping)
 }
 
 // TestReadyWithoutARange checks that a node that starts while one range has no majority becomes ready some seconds after

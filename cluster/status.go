@@ -14,6 +14,7 @@ import (
 	"github.com/quorate/quorate/cluster/clients"
 	"github.com/quorate/quorate/cluster/membership"
 	"github.com/quorate/quorate/cluster/raftgroup"
+	"github.com/quorate/quorate/internal/health"
 	"github.com/quorate/quorate/internal/quota"
 )
 
@@ -99,7 +100,7 @@ func (n *Node) undecided(st *quoratev1.GetStatusResponse) string {
 	case why != "":
 		return why
 	case n.retired.Load():
-		return Stopping
+		return health.Stopping
 	case !n.routes.hasMeta(st.LimitsVersion):
 		return cmp.Or(st.Leaderless, "the limits of the meta group have not arrived yet")
 	case !n.routes.wasLed():
@@ -128,8 +129,8 @@ func (n *Node) clientsOf(id quota.NodeID) (count int32) {
 		return int32(min(own, clients.Max))
 	}
 	n.routes.peer(id, func(p *peer) {
-		if p.up {
-			count = int32(min(p.clients, clients.Max))
+		if p.up() {
+			count = int32(min(p.beacon.GetClients(), clients.Max))
 		}
 	})
 	return count
@@ -143,8 +144,8 @@ func (n *Node) loadOf(id quota.NodeID) (load *quoratev1.NodeResources, faults []
 		m, faults = n.load.read(), n.faults()
 	} else {
 		n.routes.peer(id, func(p *peer) {
-			if p.up {
-				m, faults = p.load, p.faults
+			if p.up() {
+				m, faults = p.beacon.GetResources(), p.beacon.GetFaults()
 			}
 		})
 	}

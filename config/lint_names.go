@@ -24,7 +24,7 @@ func lintFloorParent(in *lint, l *quota.Limit, say say) {
 
 func lintFloorRate(_ *lint, l *quota.Limit, say say) {
 	if l.Floor.Tokens > 0 && l.Kind != quota.Concurrency && compareRates(l.Floor, l.Rate, 1) >= 0 {
-		say("a floor of %s is all of the limit's own %s, so that the parent never applies; lower the floor, or omit the parent",
+		say("a floor of %s covers the limit's own %s, so the parent never applies; lower the floor, or omit the parent",
 			formatRate(l.Floor), formatRate(l.Rate))
 	}
 }

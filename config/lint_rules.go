@@ -37,7 +37,7 @@ func aboutPause(d time.Duration) string {
 
 func lintNear(_ *lint, l *quota.Limit, say say) {
 	if l.Near == 100 {
-		say("near is 100%%: the warning comes when nothing is left; give a lower percentage")
+		say("near is 100%%: decisions are flagged only when nothing is left; give a lower percentage")
 	}
 }
 

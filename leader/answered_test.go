@@ -70,6 +70,27 @@ func TestCancelAnsweredOfSlidWindow(t *testing.T) {
 	}
 }
 
+// TestCancelAnsweredOfWindow: what a request took in a window returns whole, however many requests follow it.
+func TestCancelAnsweredOfWindow(t *testing.T) {
+	l := answersLedger(t, quota.Limit{Kind: quota.FixedWindow, Rate: quota.Rate{Tokens: 1000, Per: time.Hour}, Burst: 1000})
+	now, later := start, quota.Seq(4*maxRooms)
+	askOnce(t, l, now, 1, 1, 1)
+	for id := range later {
+		now = now.Add(time.Millisecond)
+		askOnce(t, l, now, 1, 2+id, 1)
+	}
+	used := quota.FromTokens(int64(later))
+	g, err := l.Report(now, quota.Report{Term: 1, From: "b", Incarnation: 1, Seq: 1, Entries: []quota.ReportEntry{{
+		Key: theKey("k"), Epoch: 1, Used: used, Unreported: used, Cancelled: []quota.Seq{1},
+	}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, want := g.Entries[0].Level, quota.FromTokens(1000)-used; got != want {
+		t.Errorf("level %s, want %s: the first request does not count", show(got), show(want))
+	}
+}
+
 // TestAnsweredOfDeadCountsOnce: an answer counts once if its process dies and the journal reports it, in the same window
 // or a later one.
 func TestAnsweredOfDeadCountsOnce(t *testing.T) {
@@ -84,7 +105,7 @@ func TestAnsweredOfDeadCountsOnce(t *testing.T) {
 			now = win.Add(time.Minute + time.Second)
 		}
 		if _, err := l.Report(now, quota.Report{Term: 1, From: "b", Incarnation: 2, Seq: 1, Entries: []quota.ReportEntry{{
-			Key: theKey("k"), Epoch: 1, Life: 1, Used: quota.FromTokens(3), Window: win,
+			Key: theKey("k"), Epoch: 1, Incarnation: 1, Used: quota.FromTokens(3), Window: win,
 		}}}); err != nil {
 			t.Fatal(err)
 		}
@@ -111,7 +132,7 @@ func TestAnsweredOfDeadFinalReport(t *testing.T) {
 	}
 	l.Report(now, quota.Report{Term: 1, From: "b", Incarnation: 1, Seq: 2, Entries: []quota.ReportEntry{e}})
 	l.Report(now, quota.Report{Term: 1, From: "b", Incarnation: 2, Seq: 1, Entries: []quota.ReportEntry{{
-		Key: theKey("k"), Epoch: 1, Life: 1, Used: quota.FromTokens(5), Window: win,
+		Key: theKey("k"), Epoch: 1, Incarnation: 1, Used: quota.FromTokens(5), Window: win,
 	}}})
 	if r, _ := l.Key(now, theKey("k")); r.Admitted != 5 || r.Remaining != 5 {
 		t.Errorf("%d admitted, %d remain, want 5 and 5", r.Admitted, r.Remaining)

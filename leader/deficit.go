@@ -82,15 +82,11 @@ func (b *bucket) deficitOf(al *allocation) float64 {
 // lendable returns the tokens that the member may get from an empty pool: its deficit, if it asks for
 // less than an equal share and for too little to have a rate. The rates of the other members repay
 // them. A member whose next requests will probably come later than in three intervals gets none,
-// because it would return them unused; nor does any where there are fewer tokens than members, since
-// a token held by one is missing at another.
+// because it would return them unused.
 func (l *Ledger) lendable(b *bucket, al *allocation) quota.Units {
 	sync := l.cfg.Sync.Seconds()
 	tried, _ := al.showing(al.reported) // over a longer time than live, which drops between clumps of requests
 	asks := max(al.live, tried)
-	if b.limit.BurstUnits() < quota.FromTokens(int64(len(b.allocations))) {
-		return 0
-	}
 	if !b.tracksDeficit() || al.rate > 0 || asks >= b.most || asks*sync >= float64(quota.Token) || al.live*3*sync < b.batchSize() {
 		return 0
 	}
@@ -144,7 +140,8 @@ func (l *Ledger) busy(al *allocation) bool {
 }
 
 // reservedBefore is the part of the pool that is reserved for members whose callers were refused and whose
-// deficit is larger than al's. serve gives it to them.
+// deficit is larger than al's. They get it from serve or, under soft, when they report: there it is at most
+// b.few, since more would lie unused until then.
 func (l *Ledger) reservedBefore(now quota.Time, b *bucket, al *allocation) (sum quota.Units) {
 	room := spaces{bucket: b}
 	for i := range b.allocations {
@@ -156,25 +153,31 @@ func (l *Ledger) reservedBefore(now quota.Time, b *bucket, al *allocation) (sum 
 			sum = sum.Plus(min(u, quota.RoundUnits(room.of(l, o))))
 		}
 	}
+	if b.limit.Ceiling == quota.Soft {
+		sum = min(sum, quota.RoundUnits(b.few()))
+	}
 	return sum
 }
 
 // keptFromAsker is the part of the pool that a decide request of al must leave, where the leader
-// decides because tokens are few and al had more than its share: one request for each member that
-// had less, up to two requests and half the burst. By the order of arrival alone, each member would
-// be served by how often it asks. Where reports have not shown al's demand yet, its share is unknown
-// and it leaves nothing.
+// decides because tokens are few and al had more than its share, or asks for more than an equal one: one
+// request for each member that had less than its share, up to b.few and half the burst. By the
+// order of arrival alone, each member would be served by how often it asks. Where reports have not
+// shown al's demand yet, its share is unknown and it leaves nothing.
 func (l *Ledger) keptFromAsker(b *bucket, al *allocation) quota.Units {
-	if !b.central || !b.rates() || b.limit.Ceiling != quota.Hard || al == nil || al.deficit >= 0 || al.live == 0 {
+	if !b.central || !b.rates() || al == nil || al.live == 0 {
+		return 0
+	}
+	if tried, _ := al.showing(al.reported); min(al.live, tried) < b.most && al.deficit >= 0 {
 		return 0
 	}
 	size, sum := b.batchSize(), 0.0
 	for i := range b.allocations {
-		if o := &b.allocations[i]; o != al && !o.closed && !o.dead && o.deficit >= size && l.busy(o) {
+		if o := &b.allocations[i]; o != al && !o.closed && !o.dead && o.deficit >= max(size, al.deficit) && l.busy(o) {
 			sum += size
 		}
 	}
-	u := min(quota.RoundUnits(min(sum, 2*size)), b.limit.BurstUnits()/2)
+	u := min(quota.RoundUnits(min(sum, b.few())), b.limit.BurstUnits()/2)
 	return u - u%quota.Token
 }
 

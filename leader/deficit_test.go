@@ -74,23 +74,21 @@ func TestLendable(t *testing.T) {
 		name                                 string
 		ceiling                              quota.Ceiling
 		share                                float64 // tokens a second
-		burst                                int64
 		live, tried, rate, deficit, returned float64
 		lendable, kept                       float64
 	}{
-		{"less than a share", quota.Soft, 8, 9, 5, 5, 0, 3, 1, 3, 1},
-		{"no deficit", quota.Soft, 8, 9, 5, 5, 0, 0, 4, 0, 0},
-		{"it had too much", quota.Soft, 8, 9, 5, 5, 0, -3, 4, 0, 0},
-		{"less than a token in three intervals", quota.Soft, 8, 9, 3, 3, 0, 3, 2, 0, 2},
-		{"more than a token an interval", quota.Soft, 20, 9, 11, 11, 0, 3, 2, 0, 2},
-		{"more than a token an interval, in clumps", quota.Soft, 20, 9, 5, 11, 0, 3, 2, 0, 2},
-		{"it has a rate", quota.Soft, 8, 9, 5, 5, 5, 3, 2, 0, 2},
-		{"more than a share", quota.Soft, 4, 9, 5, 5, 0, 3, 4, 0, 3},
-		{"enough for all", quota.Soft, math.Inf(1), 9, 5, 5, 0, 3, 2, 0, 0},
-		{"fewer tokens than members", quota.Soft, 8, 8, 5, 5, 0, 3, 1, 0, 1},
-		{"hard", quota.Hard, 8, 9, 5, 5, 0, 3, 2, 0, 0},
+		{"less than a share", quota.Soft, 8, 5, 5, 0, 3, 1, 3, 1},
+		{"no deficit", quota.Soft, 8, 5, 5, 0, 0, 4, 0, 0},
+		{"it had too much", quota.Soft, 8, 5, 5, 0, -3, 4, 0, 0},
+		{"less than a token in three intervals", quota.Soft, 8, 3, 3, 0, 3, 2, 0, 2},
+		{"more than a token an interval", quota.Soft, 20, 11, 11, 0, 3, 2, 0, 2},
+		{"more than a token an interval, in clumps", quota.Soft, 20, 5, 11, 0, 3, 2, 0, 2},
+		{"it has a rate", quota.Soft, 8, 5, 5, 5, 3, 2, 0, 2},
+		{"more than a share", quota.Soft, 4, 5, 5, 0, 3, 4, 0, 3},
+		{"enough for all", quota.Soft, math.Inf(1), 5, 5, 0, 3, 2, 0, 0},
+		{"hard", quota.Hard, 8, 5, 5, 0, 3, 2, 0, 0},
 	} {
-		b := &bucket{limit: &quota.Limit{Ceiling: tc.ceiling, Burst: tc.burst}, state: &state{
+		b := &bucket{limit: &quota.Limit{Ceiling: tc.ceiling}, state: &state{
 			allocations: make([]allocation, 9), divisionState: divisionState{most: tc.share * token},
 		}}
 		al := &allocation{demandState: demandState{live: tc.live * token, tried: float32(tc.tried * token), deficit: tc.deficit * token}}

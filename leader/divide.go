@@ -48,14 +48,14 @@ type terms struct {
 // outstanding at the other members.
 func (l *Ledger) grant(now quota.Time, b *bucket, al *allocation, e *quota.ReportEntry, ack quota.Seq, asks bool, others quota.Units, g *quota.GrantEntry) {
 	again := l.cfg.Sync
-	var tokens quota.Units
+	var tokens, short quota.Units
 	lease := now.Add(l.cfg.Lease)
 	if l.mayGrant(now, b) {
 		capped := al.capped
 		t := l.weigh(now, b, al)
 		l.bookDeficit(now, b, al, t.parts)
 		again = l.reportInterval(t)
-		switch b.central = b.scarce(); {
+		switch b.central = l.scarce(b, t); {
 		case b.central:
 			al.rate, al.unmet = 0, 0
 			again = max(again, centralEvery*l.cfg.Sync) // decide requests show the demand
@@ -64,8 +64,7 @@ func (l *Ledger) grant(now quota.Time, b *bucket, al *allocation, e *quota.Repor
 			l.recall(now, b, al, ofRate)
 		}
 		if asks && !b.central {
-			var short quota.Units
-			if tokens, short = l.tokens(now, b, al, e, t, again); short > 0 {
+			if tokens, short = l.tokens(now, b, al, e, t, again); short > 0 && b.limit.Ceiling == quota.Hard {
 				l.recall(now, b, al, shortOf(e.Want))
 			}
 			al.unmet, al.unmetAt = min(short, max(0, e.Want-tokens)), now
@@ -80,16 +79,20 @@ func (l *Ledger) grant(now quota.Time, b *bucket, al *allocation, e *quota.Repor
 	l.deliver(now, b, al, tokens, lease)
 	l.grantAt(now, b, al, tokens, b.levelWith(others.Plus(al.standing())), g)
 	g.Ack = ack
+	if short > 0 && b.limit.Ceiling == quota.Soft {
+		g.Free = max(0, g.Free-l.reservedBefore(now, b, al))
+	}
 	g.Free = g.Free.Plus(l.recallPresumed(now, b, al, g))
 	l.serve(now, b, al)
 }
 
-// scarce reports whether there are too few tokens for the members that use the key: half of an
-// equal part of the burst is less than two requests, or less than eight tokens. Then, if the limit
-// allows a hop, no tokens are granted and the leader decides, since tokens held by one member would
-// be missing at another. To end this, the part must be half as much again, so that no key
-// alternates.
-func (b *bucket) scarce() bool {
+// scarce reports whether there are too few tokens to divide among the members that use the key. Then, if the
+// limit allows a hop, no tokens are granted and the leader decides, since tokens held by one member would
+// be missing at another. Tokens are few if half of an equal part of the burst is less than two requests
+// or eight tokens. Under soft, where members overdraw, one request or eight tokens are enough, unless the
+// limit is contended and its rate refills the burst within an interval, faster than reports can follow.
+// To end this, the part must be half as much again, so that no key alternates.
+func (l *Ledger) scarce(b *bucket, t terms) bool {
 	switch {
 	case !b.limit.MayAsk() || b.limit.AsksLeader():
 		return false
@@ -98,16 +101,23 @@ func (b *bucket) scarce() bool {
 	}
 	members := 0
 	for i := range b.allocations {
-		if al := &b.allocations[i]; !al.closed && !al.dead {
+		if al := &b.allocations[i]; !al.dead && (!al.closed || b.central) {
 			members++
 		}
 	}
-	least := max(2*b.batchSize(), 8*float64(quota.Token))
+	more := 1.0
 	if b.central {
-		least *= 1.5
+		more = 1.5
 	}
-	return members > 1 && float64(b.limit.BurstUnits())/float64(2*members) < least
+	least := b.few()
+	if fast := t.burst < t.rate*l.cfg.Sync.Seconds() && t.total*more > t.avail/2; b.limit.Ceiling == quota.Soft && !fast {
+		least = min(b.batchSize(), 8*float64(quota.Token))
+	}
+	return members > 1 && t.burst/float64(2*members) < least*more
 }
+
+// few is the number of Units that is worth little to a member: two requests or eight tokens.
+func (b *bucket) few() float64 { return max(2*b.batchSize(), 8*float64(quota.Token)) }
 
 // centralEvery is how many sync intervals pass between the reports of a key for which scarce holds.
 const centralEvery = 5
@@ -134,7 +144,7 @@ func (l *Ledger) deliver(now quota.Time, b *bucket, al *allocation, tokens quota
 // grantAt sets g to the newest grant to a member. level is that of the bucket.
 func (l *Ledger) grantAt(now quota.Time, b *bucket, al *allocation, tokens, level quota.Units, g *quota.GrantEntry) {
 	*g = quota.GrantEntry{
-		Key: b.key, Epoch: al.epoch, Seq: al.grants,
+		Key: b.key, Epoch: al.epoch, Seq: al.grants, Central: b.central,
 		Tokens: tokens, Rate: al.rate, Cap: min(al.cap, quota.Most), Lease: al.lease.Sub(now), Saved: min(al.saved, quota.Most),
 		Level: b.levelFor(al, level), Others: b.others(al), Free: max(b.pool.Level(), l.lendable(b, al)), Unseen: b.unseen(now, al, level), Aside: l.aside(now, b), Again: al.reportWithin,
 	}
@@ -217,8 +227,9 @@ func (l *Ledger) setRate(b *bucket, al *allocation, t terms) (short bool) {
 // enough is the part of a fair share below which others are recalled.
 const enough = 0.8
 
-// tokens returns what the member gets out of the pool and, under hard, by how much that falls short
-// of its expected need: others may hold more than they need.
+// tokens returns what the member gets out of the pool, and by how much that falls short of its expected
+// need: under hard, where others may hold more than they need, and while a share is less than a token an
+// interval, so that single tokens go to the members in turn.
 func (l *Ledger) tokens(now quota.Time, b *bucket, al *allocation, e *quota.ReportEntry, t terms, again time.Duration) (got, short quota.Units) {
 	if len(al.unacked) >= maxUnacked || b.limit.AsksLeader() || b.limit.Class != quota.Counted {
 		return 0, 0
@@ -248,7 +259,8 @@ func (l *Ledger) tokens(now quota.Time, b *bucket, al *allocation, e *quota.Repo
 	if al.rate == 0 {
 		u -= u % quota.Token // without a rate a fraction is never used
 	}
-	if left := quota.RoundUnits(want) - u; b.limit.Ceiling == quota.Hard && left >= quota.Token {
+	singly := al.rate == 0 && b.tracksDeficit() && b.most*l.cfg.Sync.Seconds() < token
+	if left := quota.RoundUnits(want) - u; (b.limit.Ceiling == quota.Hard || singly) && left >= quota.Token {
 		short = left
 	}
 	return max(0, u), short

@@ -54,7 +54,7 @@ func (b *bucket) rolled(kl *quota.KeyLevel) bool {
 // recall returns the allocation that a line describes.
 func recall(m *quota.Mark, at quota.Time, burst quota.Units) allocation {
 	al := allocation{
-		openState:    openState{node: m.Node, inc: m.Life, epoch: m.Epoch, restored: true, dead: m.Dead},
+		openState:    openState{node: m.Node, inc: m.Incarnation, epoch: m.Epoch, restored: true, dead: m.Dead},
 		heldState:    heldState{out: m.Out, returnable: m.Out, charged: m.Rate, from: at, lease: m.Until, capped: min(m.Cap, burst)},
 		demandState:  demandState{reported: at},
 		countState:   countState{used: m.Used, over: m.Overdrawn, refunded: m.Refunded},
@@ -265,7 +265,7 @@ func (b *bucket) promise(now quota.Time, al *allocation, lease time.Duration) pr
 // mark returns the member's line in a checkpoint.
 func (al *allocation) mark() quota.Mark {
 	return quota.Mark{
-		Node: al.node, Life: al.inc, Epoch: al.epoch, Used: al.used, Overdrawn: al.over, Refunded: al.refunded,
+		Node: al.node, Incarnation: al.inc, Epoch: al.epoch, Used: al.used, Overdrawn: al.over, Refunded: al.refunded,
 		Out: al.out, Rate: al.charged, Cap: min(al.out, al.most()), Until: al.lease, Dead: al.dead,
 	}
 }

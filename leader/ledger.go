@@ -173,7 +173,7 @@ func (l *Ledger) ReportInto(room []quota.GrantEntry, now quota.Time, r *quota.Re
 	l.settleLearning(now)
 	for i := range r.Entries {
 		if ge := &room[n]; l.entry(now, r, &r.Entries[i], ge) {
-			if ge.Life == 0 {
+			if ge.Incarnation == 0 {
 				ge.Line = uint32(i + 1)
 			}
 			n++
@@ -218,7 +218,7 @@ func (l *Ledger) entry(now quota.Time, r *quota.Report, e *quota.ReportEntry, g 
 	if !sane(e) {
 		return false
 	}
-	if e.Life != 0 {
+	if e.Incarnation != 0 {
 		*g, answered = l.bookRecovered(now, r, e)
 		return answered
 	}

@@ -46,7 +46,7 @@ func (al *allocation) markDead(now quota.Time) {
 // bookRecovered books, once, the counts of an earlier process of the member.
 func (l *Ledger) bookRecovered(now quota.Time, r *quota.Report, e *quota.ReportEntry) (quota.GrantEntry, bool) {
 	total := e.Used.Plus(e.Overdrawn)
-	g := quota.GrantEntry{Key: e.Key, Epoch: e.Epoch, Life: e.Life, Saved: min(total, quota.Most)}
+	g := quota.GrantEntry{Key: e.Key, Epoch: e.Epoch, Incarnation: e.Incarnation, Saved: min(total, quota.Most)}
 	limit := l.limitOf(e.Key)
 	if limit == nil { // removed, or not known here yet
 		return g, now.Sub(l.started) >= unknownFor
@@ -54,7 +54,7 @@ func (l *Ledger) bookRecovered(now quota.Time, r *quota.Report, e *quota.ReportE
 	if !limit.Endures() { // nothing would book it
 		return g, true
 	}
-	if e.Life >= r.Incarnation {
+	if e.Incarnation >= r.Incarnation {
 		return g, false
 	}
 	b := l.open(now, e.Key)
@@ -97,7 +97,7 @@ func (l *Ledger) finalReport(now quota.Time, b *bucket, r *quota.Report, e *quot
 			return false
 		}
 		last := *e
-		last.Life = r.Incarnation
+		last.Incarnation = r.Incarnation
 		if al := b.deadProcess(now, r.From, &last); al != nil {
 			out, ret, answered := al.out, al.returnable, al.answered()
 			used := l.settleDead(now, b, al, &last, e.Used.Plus(e.Overdrawn))
@@ -118,7 +118,7 @@ func (l *Ledger) finalReport(now quota.Time, b *bucket, r *quota.Report, e *quot
 func (b *bucket) deadProcess(now quota.Time, id quota.NodeID, e *quota.ReportEntry) *allocation {
 	for i := range b.allocations {
 		al := &b.allocations[i]
-		if al.node != id || al.inc != e.Life {
+		if al.node != id || al.inc != e.Incarnation {
 			continue
 		}
 		if !al.dead {
@@ -138,7 +138,7 @@ func (b *bucket) deadProcess(now quota.Time, id quota.NodeID, e *quota.ReportEnt
 		return nil
 	}
 	return b.addAllocation(allocation{
-		openState:    openState{node: id, inc: e.Life, epoch: e.Epoch, dead: true, closed: true},
+		openState:    openState{node: id, inc: e.Incarnation, epoch: e.Epoch, dead: true, closed: true},
 		demandState:  demandState{reported: now},
 		countState:   countState{over: e.Saved},
 		durableState: durableState{saved: e.Saved, logged: &logged{diedAt: now}},

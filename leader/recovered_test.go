@@ -83,7 +83,7 @@ func TestRecoveredIsCommitted(t *testing.T) {
 			t.Fatalf("the log promises nothing: %+v", e.log)
 		}
 		e.elect(2, e.limits)
-		told := quota.ReportEntry{Epoch: 3, Life: 1, Overdrawn: quota.FromTokens(used), Window: e.now - e.now%quota.Time(time.Hour)}
+		told := quota.ReportEntry{Epoch: 3, Incarnation: 1, Overdrawn: quota.FromTokens(used), Window: e.now - e.now%quota.Time(time.Hour)}
 		if got := e.report(2, told); len(got) != 0 {
 			t.Errorf("%d used: answered before the log has it: %+v", used, got)
 		}
@@ -97,7 +97,7 @@ func TestRecoveredIsCommitted(t *testing.T) {
 		}
 		e.write(true)
 		for range 2 {
-			if got := e.report(2, told); len(got) != 1 || got[0].Life != 1 || got[0].Saved != quota.FromTokens(used) {
+			if got := e.report(2, told); len(got) != 1 || got[0].Incarnation != 1 || got[0].Saved != quota.FromTokens(used) {
 				t.Errorf("%d used: %+v; want it settled", used, got)
 			}
 		}
@@ -115,7 +115,7 @@ func TestRecoveredNeedsLimits(t *testing.T) {
 		t.Fatal(err)
 	}
 	e.elect(2, none)
-	told := quota.ReportEntry{Epoch: 3, Life: 1, Overdrawn: quota.FromTokens(7), Window: e.now - e.now%quota.Time(time.Hour)}
+	told := quota.ReportEntry{Epoch: 3, Incarnation: 1, Overdrawn: quota.FromTokens(7), Window: e.now - e.now%quota.Time(time.Hour)}
 	if got := e.report(2, told); len(got) != 0 {
 		t.Errorf("settled without the limit: %+v", got)
 	}
@@ -211,7 +211,7 @@ func TestRefundOfDead(t *testing.T) {
 		g.report(b, 6, false)
 		g.use(b, b.held.Tokens())
 		g.report(b, 0, false)
-		e := quota.ReportEntry{Key: examKey, Epoch: 1, Life: 1, Overdrawn: used, Refunded: used}
+		e := quota.ReportEntry{Key: examKey, Epoch: 1, Incarnation: 1, Overdrawn: used, Refunded: used}
 		if _, err := g.l.Report(g.now, quota.Report{Term: 1, From: "a", Incarnation: 2, Seq: 1, Entries: []quota.ReportEntry{e}}); err != nil {
 			t.Fatal(err)
 		}

@@ -115,7 +115,7 @@ func (s *source) report(term quota.Term) quota.Report {
 	if b := s.byte(); b > 100 {
 		e.Saved, e.Returned = s.units(), s.units()
 		if b > 230 {
-			e.Life = quota.Incarnation(b % 3)
+			e.Incarnation = quota.Incarnation(b % 3)
 		}
 	}
 	if s.byte() > 200 {

@@ -164,8 +164,11 @@ func (b *bucket) unbook(now quota.Time, booked *booking, al *allocation) {
 
 // recordsRooms reports whether rooms are recorded: where decide requests are made for the key, always
 // for limits of its kind, or earlier, possibly under a limit that has changed since; and of a hard
-// bucket, for refunds.
+// bucket, for refunds. A window gains nothing before it ends, so it needs no rooms; a sliding one does.
 func (b *bucket) recordsRooms() bool {
+	if b.tier.Kind.Windowed() && b.tier.Kind != quota.SlidingWindow {
+		return false
+	}
 	return b.limit.AsksLeader() || b.asked.at > 0 || b.limit.Ceiling == quota.Hard && b.tier.Kind == quota.TokenBucket
 }
 

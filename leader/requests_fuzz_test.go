@@ -309,11 +309,11 @@ func TestDecideRequestsAreBounded(t *testing.T) {
 		{3, 9, "true 4099"}, // another incarnation, another decide request
 	} {
 		if got := ask(tc.inc, tc.id); got != tc.want {
-			t.Errorf("question %d of life %d: %s, want %s", tc.id, tc.inc, got, tc.want)
+			t.Errorf("question %d of process %d: %s, want %s", tc.id, tc.inc, got, tc.want)
 		}
 	}
 	if n := len(led.requesters["b"].known); n != 1 {
-		t.Errorf("%d questions of life 3 are known, want 1", n)
+		t.Errorf("%d questions of process 3 are known, want 1", n)
 	}
 	led.Sweep(now.Add(keepRequests + time.Second))
 	if len(led.requesters) != 0 {

@@ -356,8 +356,12 @@ func (w *world) send(r quota.Report, m *fakeMember) string {
 		} else if r.Entries[i].Final {
 			fmt.Fprintf(&out, "%s %s: not saved, level %s\n", r.From, e.Key.Key, show(e.Level))
 		} else {
-			fmt.Fprintf(&out, "%s %s: %s tokens, rate %s/s, cap %s, level %s, others %s/s, again %v\n", r.From, e.Key.Key,
+			fmt.Fprintf(&out, "%s %s: %s tokens, rate %s/s, cap %s, level %s, others %s/s, again %v", r.From, e.Key.Key,
 				show(e.Tokens), show(e.Rate), show(e.Cap), show(e.Level), show(e.Others), e.Again)
+			if e.Central {
+				out.WriteString(", central")
+			}
+			out.WriteString("\n")
 		}
 		if m != nil {
 			m.keys[e.Key.Key].apply(e, g, &r.Entries[i])
@@ -385,7 +389,7 @@ func (w *world) recovered(t *testing.T, d *datadriven.TestData) string {
 	m := w.member(name)
 	tokens := func(v float64) quota.Units { return quota.Units(math.Round(v * float64(quota.Token))) }
 	m.seq++
-	e := quota.ReportEntry{Key: theKey(key), Epoch: 1, Life: m.inc - 1, Overdrawn: tokens(used), Saved: tokens(saved), Before: tokens(before)}
+	e := quota.ReportEntry{Key: theKey(key), Epoch: 1, Incarnation: m.inc - 1, Overdrawn: tokens(used), Saved: tokens(saved), Before: tokens(before)}
 	if k := m.dead[key]; k != nil && d.HasArg("window") {
 		e.Window = k.grant.WindowStart
 	}
@@ -475,7 +479,7 @@ func showLevel(out *strings.Builder, kl *quota.KeyLevel) {
 		fmt.Fprintf(out, "; the leader at most %s more for %v", show(kl.Answers), kl.AnswersUntil.Sub(kl.At))
 	}
 	for _, m := range kl.Marks {
-		fmt.Fprintf(out, "; %s.%d used %s", m.Node, m.Life, show(m.Used+m.Overdrawn))
+		fmt.Fprintf(out, "; %s.%d used %s", m.Node, m.Incarnation, show(m.Used+m.Overdrawn))
 		if m.Out > 0 || m.Rate > 0 {
 			fmt.Fprintf(out, ", at most %s + %s/s more", show(m.Out), show(m.Rate))
 		}

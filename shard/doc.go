@@ -23,9 +23,9 @@
 //     squares of its voters per zone is minimal).
 //   - Replicas per active node are as even as zones allow: within one if zones have the same size,
 //     always within one in the same zone. Replicas on draining nodes do not count.
-//   - Preferred leaders are as even as the voters allow, and within one if no node drains. Only the
-//     order of the voters is changed for that. The second voters of one leader's ranges differ, so that
-//     the load of a dead leader is shared by many nodes.
+//   - Preferred leaders are spread as evenly as the voters allow, within one if no node drains, by
+//     ordering the voters. The second voters of one leader's ranges differ, so that many nodes share the
+//     load of a dead leader.
 //   - A replica moves only for one of these reasons.
 //
 // Nodes that lose their replica are listed as Removed until they have left the group. They keep the
@@ -42,9 +42,9 @@
 //     before or than wanted, and at most one too many.
 //   - Dead voters are removed first, and only after a replacement votes. Others are removed only if a
 //     majority of the rest has caught up.
-//   - A leader that has to be removed first transfers the leadership to a wanted voter that has caught
-//     up, the preferred one if possible.
-//   - The meta group keeps every node of the cluster as a non-voter: a node that need not vote is
-//     demoted; only Removed nodes are removed.
+//   - A leader that has to be removed first transfers leadership to a wanted voter that has caught up,
+//     the preferred one if possible.
+//   - Every node of the cluster stays in the meta group: a node that need not vote is demoted to a
+//     non-voter; only Removed nodes are removed.
 //   - Next does not choose the leader among wanted voters.
 package shard

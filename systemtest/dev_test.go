@@ -131,14 +131,14 @@ func TestDevData(t *testing.T) {
 	write(t, limits, "version: 1\nnamespaces:\n  web:\n    limits:\n      slow: {rate: 5/h, burst: 2, ceiling: hard}\n")
 	k := quota.Key{LimitName: quota.LimitName{Namespace: "web", Limit: "slow"}, Key: "k"}
 	addr := fmt.Sprintf("127.0.0.1:%d", base+11)
-	for life := range 2 {
+	for start := range 2 {
 		p := startDev(t, base, t.TempDir(), "--data", data, "--limits", limits, "--ranges", "4")
-		if life == 0 {
+		if start == 0 {
 			take(t, &server{id: "n1", httpAddr: addr}, k, 2)
 			time.Sleep(200 * time.Millisecond) // at least one report
 		}
 		if d := allow(t, addr, k); d.Allowed || d.code != 429 {
-			t.Errorf("life %d: used up, but %+v", life, d)
+			t.Errorf("start %d: used up, but %+v", start, d)
 		}
 		if took, code := p.interrupt(syscall.SIGTERM, leastPatience); code != 0 {
 			t.Errorf("exit code %d after %v", code, took)

@@ -31,7 +31,7 @@ var errFetches = errors.New("its keys were fetched moments ago; try again in som
 // RoundTrip implements http.RoundTripper.
 func (f *fetches) RoundTrip(req *http.Request) (*http.Response, error) {
 	if req.URL.Scheme != "https" && !loopback(req.URL.Hostname()) { // the URL of the keys, or of a redirect
-		return nil, fmt.Errorf("%s://%s: must be https: with http anybody on the way could replace the keys", req.URL.Scheme, req.URL.Host)
+		return nil, fmt.Errorf("%s://%s: must be https: with http, anyone on the network path could replace the keys", req.URL.Scheme, req.URL.Host)
 	}
 	if !f.allow() {
 		return nil, errFetches

@@ -68,7 +68,7 @@ func newIssuer(o OIDC, now func() time.Time, log *slog.Logger) (*issuer, error) 
 	case err != nil || u.Host == "" || u.Scheme != "https" && u.Scheme != "http":
 		return nil, fmt.Errorf("auth.oidc.issuer: %q; must be a URL such as https://login.example.org", o.Issuer)
 	case u.Scheme == "http" && !loopback(u.Hostname()):
-		return nil, fmt.Errorf("auth.oidc.issuer: %q; must be https: with http anybody on the way could replace the keys", o.Issuer)
+		return nil, fmt.Errorf("auth.oidc.issuer: %q; must be https: with http, anyone on the network path could replace the keys", o.Issuer)
 	case o.Audience == "":
 		return nil, errors.New("auth.oidc.audience: is empty; must be the audience that tokens for this cluster have, such as quorate")
 	}

@@ -63,16 +63,17 @@ const (
 	domain    = "in the namespace that is its domain"
 	handle    = "in each namespace of the reservation"
 	changed   = "in each namespace that changes"
-	shown     = "in some namespace; shows what is in those"
+	shown     = "in any namespace; the answer has only those"
 	realm     = "in the realm of each"
 	givesBack = "in namespace gubernator; there `report` to give back, `keys.reset` to reset"
+	inDomain  = "in the domain's namespace; there `report` to give back, and to book hits that do not fit"
 	adminOf   = "in the realm, or in @internal:APP"
 )
 
 var rules = map[string]Rule{
-	pkg + "QuotaService/Allow":       proxied(hot(rbac.Check, byNamespace, namespace)),
+	pkg + "QuotaService/Allow":       proxied(hot(rbac.Check, byCheck, namespace)),
 	pkg + "QuotaService/AllowBatch":  proxied(hot(rbac.Check, byChecks, eachOf)),
-	pkg + "QuotaService/AllowStream": hot(rbac.Check, byNamespace, namespace),
+	pkg + "QuotaService/AllowStream": hot(rbac.Check, byCheck, namespace),
 	pkg + "QuotaService/AllowAll":    proxied(hot(rbac.Check, byChecks, eachOf)),
 	pkg + "QuotaService/Acquire":     hot(rbac.Check, byNamespace, namespace),
 	pkg + "QuotaService/Release":     hot(rbac.Check, nil, handle),
@@ -154,14 +155,14 @@ var rules = map[string]Rule{
 
 	"/quotaservice.QuotaService/Allow": hot(rbac.Check, byNamespace, namespace),
 
-	"/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit": hot(rbac.Check, byDomain, "in the domain's namespace"),
+	"/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit": hot(rbac.Check, byDomain, inDomain),
 	"/pb.gubernator.V1/GetRateLimits":                              hot(rbac.Check, inGubernator, givesBack),
 	"/pb.gubernator.V1/HealthCheck":                                {Need: Open},
 	"/pb.gubernator.V1/LiveCheck":                                  {Need: Open},
 	"/v1/GetRateLimits":                                            hot(rbac.Check, nil, givesBack),
 	"/v1/HealthCheck":                                              {Need: Open},
 	"/v1/LiveCheck":                                                {Need: Open},
-	"/json":                                                        proxied(hot(rbac.Check, nil, "in the domain's namespace")),
+	"/json":                                                        proxied(hot(rbac.Check, nil, inDomain)),
 
 	"/grpc.health.v1.Health/Check":                                   {Need: Open},
 	"/grpc.health.v1.Health/List":                                    {Need: Open},

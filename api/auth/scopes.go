@@ -5,6 +5,7 @@ import (
 
 	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
 	"github.com/quorate/quorate/internal/descriptor"
+	"github.com/quorate/quorate/internal/quota"
 	"github.com/quorate/quorate/internal/rbac"
 )
 
@@ -16,6 +17,18 @@ func byNamespace(m proto.Message) []rbac.Scope {
 		return []rbac.Scope{rbac.Namespace(r.GetNamespace())}
 	}
 	return []rbac.Scope{rbac.Everywhere}
+}
+
+// byCheck is for a check, which may name its limit or an HTTP method and path.
+func byCheck(m proto.Message) []rbac.Scope {
+	if r, ok := m.(*quoratev1.AllowRequest); ok {
+		return []rbac.Scope{ofCheck(r)}
+	}
+	return []rbac.Scope{rbac.Everywhere}
+}
+
+func ofCheck(r *quoratev1.AllowRequest) rbac.Scope {
+	return rbac.Namespace(quota.NamespaceOf(r.GetNamespace(), r.GetMethod(), r.GetPath()))
 }
 
 // byDomain is for Envoy's rate limit service, whose domains are namespaces.
@@ -38,7 +51,7 @@ func byChecks(m proto.Message) []rbac.Scope {
 	if r, ok := m.(interface {
 		GetChecks() []*quoratev1.AllowRequest
 	}); ok {
-		return each(r.GetChecks(), func(c *quoratev1.AllowRequest) rbac.Scope { return rbac.Namespace(c.GetNamespace()) })
+		return each(r.GetChecks(), ofCheck)
 	}
 	return []rbac.Scope{rbac.Everywhere}
 }

@@ -1,6 +1,7 @@
 package envoy
 
 import (
+	"context"
 	"math"
 	"strings"
 	"testing"
@@ -15,6 +16,7 @@ import (
 
 	"github.com/quorate/quorate/config"
 	"github.com/quorate/quorate/internal/quota"
+	"github.com/quorate/quorate/internal/rbac"
 )
 
 type client = ratelimitv3.RateLimitServiceClient
@@ -213,6 +215,26 @@ func TestNegativeHits(t *testing.T) {
 	if decisions != 1 {
 		t.Errorf("%d decisions were seen; what gives back decides nothing", decisions)
 	}
+}
+
+// TestBooksWithReport checks that a caller without the permission report neither gives tokens back nor
+// books what does not fit: neither charges anything.
+func TestBooksWithReport(t *testing.T) {
+	c, _ := asIs(t, readme, func(o *Options) {
+		o.May = func(_ context.Context, p rbac.Permission, namespace string) error {
+			if p == rbac.Report {
+				return status.Errorf(codes.PermissionDenied, "no %v in %s", p, namespace)
+			}
+			return nil
+		}
+	})
+	play(t, c, "edge",
+		step{2, "remote_address=a", "OK: | OK  3/MINUTE 1"},
+		step{0, "remote_address=a #-2", "rpc error: code = PermissionDenied desc = no report in edge"},
+		step{0, "nobody=a #-2", "OK: | OK 0"},
+		step{0, "remote_address=a #2", "OVER_LIMIT: | OVER_LIMIT  3/MINUTE 1"},
+		step{0, "remote_address=a", "OK: | OK  3/MINUTE 0"},
+	)
 }
 
 func TestUnknown(t *testing.T) {

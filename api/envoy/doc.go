@@ -32,6 +32,10 @@
 // is still booked, down to a burst below zero. A request's hits_addend that does not fit charges
 // nothing. is_negative_hits gives tokens back.
 //
+// Giving back, and booking what does not fit, change a count after the fact, so both need the
+// permission report beside check: without it, a request that gives back is denied, and what does not
+// fit is refused without being booked.
+//
 // # Differences from envoyproxy/ratelimit, and why
 //
 //   - envoyproxy/ratelimit counts every refused hit. Quorate counts only a descriptor's own hits: a

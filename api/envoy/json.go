@@ -1,7 +1,6 @@
 package envoy
 
 import (
-	"context"
 	"errors"
 	"io"
 	"net/http"
@@ -12,6 +11,7 @@ import (
 
 	"github.com/quorate/quorate/internal/descriptor"
 	"github.com/quorate/quorate/internal/jsontext"
+	"github.com/quorate/quorate/internal/rbac"
 )
 
 // JSONPath is the path of the JSON form of ShouldRateLimit.
@@ -20,15 +20,16 @@ const JSONPath = "/json"
 // MaxBody is the largest body of a request in JSON.
 const MaxBody = 4 << 20
 
+// maxObjects bounds the objects of a body: those that a request may have, and braces in its texts.
+const maxObjects = 2 * MaxDescriptors * descriptor.MaxEntries
+
 // Handler serves POST [JSONPath]: it answers a RateLimitRequest in protobuf's JSON form with a
 // RateLimitResponse, and status 200 for OK or 429 for OVER_LIMIT. An invalid request gets 400, 405
-// or 413; a request that the limits make impossible gets 500. permitted, unless nil, returns a gRPC
-// status error if the caller may not have requests decided in a namespace; that gets 401 or 403.
-func (s *Server) Handler(permitted func(ctx context.Context, namespace string) error) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { s.serveJSON(w, r, permitted) })
-}
+// or 413; a request that the limits make impossible gets 500. A caller without the permission check
+// in the namespace of the domain gets 401 or 403.
+func (s *Server) Handler() http.Handler { return http.HandlerFunc(s.serveJSON) }
 
-func (s *Server) serveJSON(w http.ResponseWriter, r *http.Request, permitted func(context.Context, string) error) {
+func (s *Server) serveJSON(w http.ResponseWriter, r *http.Request) {
 	if r.Method != http.MethodPost {
 		w.Header().Set("Allow", http.MethodPost)
 		http.Error(w, "use POST", http.StatusMethodNotAllowed)
@@ -40,12 +41,10 @@ func (s *Server) serveJSON(w http.ResponseWriter, r *http.Request, permitted fun
 		http.Error(w, err.Error(), code)
 		return
 	}
-	if permitted != nil {
-		if err := permitted(r.Context(), descriptor.Namespace(req.Domain)); err != nil {
-			s.o.Ended(codeWord(status.Code(err)))
-			http.Error(w, status.Convert(err).Message(), httpCode(err))
-			return
-		}
+	if err := s.o.May(r.Context(), rbac.Check, descriptor.Namespace(req.Domain)); err != nil {
+		s.o.Ended(codeWord(status.Code(err)))
+		http.Error(w, status.Convert(err).Message(), httpCode(err))
+		return
 	}
 	res, err := s.ShouldRateLimit(r.Context(), req)
 	if err != nil {
@@ -74,6 +73,9 @@ func readJSON(w http.ResponseWriter, r *http.Request) (*request, int, error) {
 			return nil, http.StatusRequestEntityTooLarge, badf("the body is larger than %d bytes", MaxBody)
 		}
 		return nil, http.StatusBadRequest, err
+	}
+	if jsontext.Crowded(body, maxObjects) {
+		return nil, http.StatusBadRequest, badf("the body has more than %d braces", maxObjects)
 	}
 	req := &request{}
 	if err := protojson.Unmarshal(body, req); err != nil {

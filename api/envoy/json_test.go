@@ -10,11 +10,13 @@ import (
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+
+	"github.com/quorate/quorate/internal/rbac"
 )
 
 func TestJSON(t *testing.T) {
 	n := newNode(t, nativeLimits()...)
-	permitted := func(_ context.Context, namespace string) error {
+	may := func(_ context.Context, _ rbac.Permission, namespace string) error {
 		switch namespace {
 		case "closed":
 			return status.Error(codes.PermissionDenied, "not you")
@@ -23,7 +25,7 @@ func TestJSON(t *testing.T) {
 		}
 		return nil
 	}
-	h := New(n, Options{Now: n.wall, Headers: HeadersLegacy}).Handler(permitted)
+	h := New(n, Options{Now: n.wall, Headers: HeadersLegacy, May: may}).Handler()
 	for _, tc := range []struct {
 		method, body string
 		code         int
@@ -36,6 +38,7 @@ func TestJSON(t *testing.T) {
 		{"POST", `{"domain":"web","nope":1}`, 400, "the body must be a RateLimitRequest in JSON"},
 		{"POST", `{`, 400, "the body must be a RateLimitRequest in JSON"},
 		{"POST", strings.Repeat(" ", MaxBody+1), 413, "the body is larger than 4194304 bytes"},
+		{"POST", `{"domain":"web","descriptors":[` + strings.Repeat("{},", maxObjects) + `{}]}`, 400, "the body has more than 16384 braces"},
 		{"POST", `{"domain":"closed","descriptors":[{"entries":[{"key":"a"}]}]}`, 403, "not you"},
 		{"POST", `{"domain":"unknown caller","descriptors":[{"entries":[{"key":"a"}]}]}`, 401, "who are you"},
 		{"POST", `{"domain":"web","descriptors":[{"entries":[{"key":"flight"}]}]}`, 500, "is a concurrency limit"},
@@ -60,7 +63,7 @@ domain: d
 descriptors:
   - {key: a, rate_limit: {unit: day, requests_per_unit: 5, name: "\x9b31m\u202e"}}
 `)
-	h := New(n, Options{Now: n.wall, Rules: func() *Rules { return rules }}).Handler(nil)
+	h := New(n, Options{Now: n.wall, Rules: func() *Rules { return rules }}).Handler()
 	w := httptest.NewRecorder()
 	h.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodPost, JSONPath, strings.NewReader(`{"domain":"d","descriptors":[{"entries":[{"key":"a","value":"1"}]}]}`)))
 	if got := w.Body.String(); w.Code != http.StatusOK || !strings.Contains(got, `"\u009b31m\u202e"`) {

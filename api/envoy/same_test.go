@@ -78,8 +78,8 @@ func playBoth(t *testing.T, text string, seed uint64, count int) (met int) {
 		for range 1 + r.IntN(3) {
 			req.Descriptors = append(req.Descriptors, some(r, domains[0].Tree.Rules()))
 		}
-		a, errA := asIs.decide(req)
-		b, errB := asLimits.decide(req)
+		a, errA := asIs.decide(t.Context(), req)
+		b, errB := asLimits.decide(t.Context(), req)
 		if errA != nil || errB != nil {
 			t.Fatalf("%v: %v, %v", req, errA, errB)
 		}
@@ -181,7 +181,7 @@ func FuzzRequest(f *testing.F) {
 			return
 		}
 		n := newNode(t, nativeLimits()...)
-		res, err := New(n, Options{Now: n.wall, Overrides: true, Headers: HeadersBoth, Rules: func() *Rules { return rules }}).decide(req)
+		res, err := New(n, Options{Now: n.wall, Overrides: true, Headers: HeadersBoth, Rules: func() *Rules { return rules }}).decide(t.Context(), req)
 		if err != nil {
 			if len(n.asked) > 0 {
 				t.Fatalf("%v after a charge", err)

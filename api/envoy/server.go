@@ -2,6 +2,7 @@ package envoy
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	ratelimitv3 "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
@@ -10,7 +11,9 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/quorate/quorate/api/front"
+	"github.com/quorate/quorate/internal/descriptor"
 	"github.com/quorate/quorate/internal/quota"
+	"github.com/quorate/quorate/internal/rbac"
 )
 
 // Short names for the generated types.
@@ -48,6 +51,9 @@ type Options struct {
 	Now func() time.Time
 	// Hits counts the hits of rules that are used unchanged; nil counts nothing.
 	Hits *Hits
+	// May returns a status error if the caller of ctx lacks a permission in a namespace. Nil permits
+	// everything to everybody.
+	May func(ctx context.Context, p rbac.Permission, namespace string) error
 }
 
 // Server answers ShouldRateLimit. Its methods are safe for concurrent use.
@@ -72,19 +78,24 @@ func New(n Node, o Options) *Server {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
+	if o.May == nil {
+		o.May = func(context.Context, rbac.Permission, string) error { return nil }
+	}
 	return &Server{node: n, o: o}
 }
 
-// Register adds the service to a gRPC server.
+// Register adds the service to a gRPC server. That server must ensure that callers have the
+// permission check in the namespace of the domain.
 func (s *Server) Register(srv grpc.ServiceRegistrar) {
 	ratelimitv3.RegisterRateLimitServiceServer(srv, s)
 }
 
 // ShouldRateLimit decides every descriptor on its own: a descriptor over its limit does not keep
-// the others from being charged. It returns INVALID_ARGUMENT for an invalid request, and
-// FAILED_PRECONDITION for a limit that cannot be decided this way; neither charges anything.
-func (s *Server) ShouldRateLimit(_ context.Context, req *request) (*response, error) {
-	res, err := s.decide(req)
+// the others from being charged. It returns INVALID_ARGUMENT for an invalid request,
+// FAILED_PRECONDITION for a limit that cannot be decided this way, and PERMISSION_DENIED if it gives
+// back tokens and the caller lacks the permission report. A call that returns an error charges nothing.
+func (s *Server) ShouldRateLimit(ctx context.Context, req *request) (*response, error) {
+	res, err := s.decide(ctx, req)
 	switch {
 	case err != nil:
 		s.o.Ended(codeWord(status.Code(err)))
@@ -96,7 +107,7 @@ func (s *Server) ShouldRateLimit(_ context.Context, req *request) (*response, er
 	return res, err
 }
 
-func (s *Server) decide(req *request) (*response, error) {
+func (s *Server) decide(ctx context.Context, req *request) (*response, error) {
 	if err := check(req); err != nil {
 		return nil, err
 	}
@@ -104,13 +115,18 @@ func (s *Server) decide(req *request) (*response, error) {
 	if err != nil {
 		return nil, err
 	}
+	if slices.ContainsFunc(targets, gives) {
+		if err := s.o.May(ctx, rbac.Report, descriptor.Namespace(req.Domain)); err != nil {
+			return nil, err
+		}
+	}
 	res := &response{Statuses: make([]*statusOf, len(targets))}
 	var total overall
 	var headers headers
 	now := s.o.Now()
 	for i := range targets {
 		t := &targets[i]
-		code, d := s.charge(t)
+		code, d := s.charge(ctx, t)
 		res.Statuses[i] = t.status(code, d, now)
 		total.add(t, code)
 		if d != nil {

@@ -1,6 +1,7 @@
 package envoy
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/quorate/quorate/internal/descriptor"
 	"github.com/quorate/quorate/internal/quota"
+	"github.com/quorate/quorate/internal/rbac"
 )
 
 func badf(format string, args ...any) error { return fmt.Errorf(format, args...) }
@@ -119,13 +121,16 @@ func replace(targets []target) {
 	}
 }
 
+// gives reports whether a target gives tokens back.
+func gives(t target) bool { return t.negative && t.counted() }
+
 // counted reports whether there is something to charge.
 func (t *target) counted() bool { return t.key != quota.Key{} }
 
 func (t *target) quota() bool { return t.counted() && t.rule != nil && t.rule.Quota }
 
 // charge decides one target. The decision is nil if nothing is counted.
-func (s *Server) charge(t *target) (statusCode, *quota.Decision) {
+func (s *Server) charge(ctx context.Context, t *target) (statusCode, *quota.Decision) {
 	if !t.counted() {
 		return okCode, nil
 	}
@@ -142,7 +147,7 @@ func (s *Server) charge(t *target) (statusCode, *quota.Decision) {
 		d.Allowed = true
 		return okCode, &d
 	}
-	if t.explicit && t.n > 1 && (!d.Allowed || d.Shadow) {
+	if t.explicit && t.n > 1 && (!d.Allowed || d.Shadow) && s.o.May(ctx, rbac.Report, t.key.Namespace) == nil {
 		// The hits may be use after the fact, which counts however much it is.
 		_, after := s.node.Charge(t.key, t.n)
 		d.Remaining, d.ResetAfter = after.Remaining, after.ResetAfter

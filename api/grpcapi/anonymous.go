@@ -178,7 +178,7 @@ func receiveSmall(stream grpc.ServerStream, to any, within time.Duration) error 
 			return err
 		}
 	case <-late:
-		return status.Errorf(codes.DeadlineExceeded, "the message of a call that needs no permission has to come within %v", within)
+		return status.Errorf(codes.DeadlineExceeded, "the message of a call that needs no permission must arrive within %v", within)
 	}
 	if err := proto.Unmarshal(data, message); err != nil {
 		return status.Errorf(codes.Internal, "the message cannot be decoded: %v", err)
@@ -192,11 +192,11 @@ func readSmall(from messageReader) ([]byte, error) {
 		return nil, err
 	}
 	if header[0] != 0 {
-		return nil, status.Error(codes.Unimplemented, "the message is compressed; send it as it is")
+		return nil, status.Error(codes.Unimplemented, "the message is compressed; send it uncompressed")
 	}
 	n := binary.BigEndian.Uint32(header[1:])
 	if n > MaxAnonymousMessage {
-		return nil, status.Errorf(codes.ResourceExhausted, "the message has %d bytes; of a call that needs no permission at most %d are read", n, MaxAnonymousMessage)
+		return nil, status.Errorf(codes.ResourceExhausted, "the message has %d bytes; at most %d are read for a call that needs no permission", n, MaxAnonymousMessage)
 	}
 	data, err := from.Read(int(n))
 	if errors.Is(err, io.EOF) {

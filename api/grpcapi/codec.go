@@ -8,6 +8,7 @@ import (
 	"google.golang.org/grpc/encoding"
 	protocodec "google.golang.org/grpc/encoding/proto"
 	"google.golang.org/grpc/mem"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/quorate/quorate/api"
 	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
@@ -27,7 +28,12 @@ func (c codec) Unmarshal(data mem.BufferSlice, v any) error {
 	case *single:
 		return m.read(data, c.CodecV2)
 	case *checkBatch:
-		return m.read(data, c.CodecV2)
+		return m.read(data, c)
+	}
+	if m, ok := v.(proto.Message); ok {
+		if err := checkParts(data, m.ProtoReflect().Descriptor()); err != nil {
+			return err
+		}
 	}
 	return c.CodecV2.Unmarshal(data, v)
 }
@@ -104,13 +110,13 @@ func (m *checkBatch) namespaces(yield func(string) bool) {
 		}
 	}
 	for i := range m.checks {
-		if !yield(m.checks[i].Key.Namespace) {
+		if !yield(m.checks[i].Namespace()) {
 			return
 		}
 	}
 }
 
-func (m *checkBatch) read(data mem.BufferSlice, long encoding.CodecV2) error {
+func (m *checkBatch) read(data mem.BufferSlice, long codec) error {
 	m.checks, m.faults = nil, nil
 	if m.plain.read(textOf(data)) {
 		m.count = len(m.plain.spends)

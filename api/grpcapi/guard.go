@@ -207,7 +207,7 @@ func ownerOfCall(ctx context.Context) (owner, connection string) {
 	if !ok || p.Addr == nil {
 		return "address:", ""
 	}
-	return api.OwnerOf(api.Host(p.Addr.String())), p.Addr.String()
+	return api.OwnerOf(nil, api.Host(p.Addr.String())), p.Addr.String()
 }
 
 // parentOf returns the traceparent of a gRPC call, or "".

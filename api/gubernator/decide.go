@@ -68,7 +68,7 @@ func decided(a *asked, d *quota.Decision) error {
 	case d.Limit == nil && a.ours:
 		return fmt.Errorf("there is no limit %v any more", a.key.LimitName)
 	case d.Limit == nil:
-		return errors.New("the node follows as many different limits of callers as it may; give some of them the same numbers, or define them")
+		return errors.New("the node has reached its bound on different limits sent by callers; give some of them the same numbers, or define them in a limit file")
 	}
 	return nil
 }

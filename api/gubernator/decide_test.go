@@ -292,7 +292,7 @@ func TestErrors(t *testing.T) {
 	}{
 		{"field 'namespace' cannot be empty", &pb.RateLimitReq{UniqueKey: "k"}},
 		{"field 'unique_key' cannot be empty", &pb.RateLimitReq{Name: "n"}},
-		{"unique_key: with the name 1025 bytes", &pb.RateLimitReq{Name: "n", UniqueKey: strings.Repeat("k", 1023), Duration: minute}},
+		{"unique_key: is 1025 bytes with the name", &pb.RateLimitReq{Name: "n", UniqueKey: strings.Repeat("k", 1023), Duration: minute}},
 		{"hits: 4398046511105", &pb.RateLimitReq{Name: "n", UniqueKey: "k", Hits: quota.MaxTokens + 1}},
 		{"hits: -9223372036854775808", &pb.RateLimitReq{Name: "n", UniqueKey: "k", Hits: -1 << 63}},
 		{"limit: -1", &pb.RateLimitReq{Name: "n", UniqueKey: "k", Limit: -1}},

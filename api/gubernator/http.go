@@ -24,8 +24,11 @@ const (
 	PathLiveCheck     = "/v1/LiveCheck"
 )
 
-// maxBody is the largest JSON body of a call, in bytes.
-const maxBody = 4 << 20
+// Bounds of the JSON body of a call.
+const (
+	maxBody    = 4 << 20         // bytes
+	maxObjects = 4 * maxRequests // a request, its metadata, and the braces in its texts
+)
 
 // The JSON is the form of gubernator's gateway: field names as in the proto file, 64-bit numbers as
 // strings, and empty fields included. Unknown fields are ignored.
@@ -73,6 +76,10 @@ func (s *Server) postRateLimits(r *http.Request) (proto.Message, error) {
 	if _, large := errors.AsType[*http.MaxBytesError](err); large {
 		s.opts.Ended(codeInvalid)
 		return nil, status.Errorf(codes.OutOfRange, "the body has more than %d bytes", maxBody)
+	}
+	if jsontext.Crowded(body, maxObjects) {
+		s.opts.Ended(codeInvalid)
+		return nil, status.Errorf(codes.OutOfRange, "the body has more than %d braces; at most %d requests in one call", maxObjects, maxRequests)
 	}
 	if err == nil && len(body) > 0 {
 		err = fromJSON.Unmarshal(body, req)

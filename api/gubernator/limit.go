@@ -71,7 +71,7 @@ func (s *Server) read(r *pb.RateLimitReq) (a asked, err error) {
 		}
 	}
 	if n := len(a.key.Key); n > quota.MaxKeyLen {
-		return a, fmt.Errorf("unique_key: with the name %d bytes; at most %d; send a hash of it", n, quota.MaxKeyLen)
+		return a, fmt.Errorf("unique_key: is %d bytes with the name; at most %d; send a hash of it", n, quota.MaxKeyLen)
 	}
 	return a, nil
 }

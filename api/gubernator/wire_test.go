@@ -113,6 +113,7 @@ func TestHTTP(t *testing.T) {
 		{"no JSON", "POST", PathGetRateLimits, "x", 400, `{"code":3,"message":"the body: `},
 		{"no JSON, with controls", "POST", PathGetRateLimits, "{\"requests\":[\u009b31m\u202e]}", 400, `{"code":3,"message":"the body: proto:`},
 		{"too many", "POST", PathGetRateLimits, `{"requests":[` + strings.Repeat("{},", 1000) + `{}]}`, 400, `{"code":11,"message":"requests: 1001; at most 1000 in one call","details":[]}`},
+		{"crowded", "POST", PathGetRateLimits, `{"requests":[` + strings.Repeat("{},", maxObjects) + `{}]}`, 400, `{"code":11,"message":"the body has more than 4000 braces`},
 		{"too large", "POST", PathGetRateLimits, strings.Repeat(" ", maxBody+1), 400, `{"code":11,"message":"the body has more than 4194304 bytes","details":[]}`},
 		{"another method", "GET", PathGetRateLimits, "", 405, `{"code":12,"message":"use POST","details":[]}`},
 		{"below a path", "POST", PathGetRateLimits + "/x", "", 404, `{"code":5,`},

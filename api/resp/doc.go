@@ -55,6 +55,7 @@
 //
 // # Bounds
 //
-// read.go bounds the bytes of a connection, and multi.go the queued commands. server.go bounds the
-// time, and the listener the number of connections. A connection may send three wrong tokens.
+// read.go bounds the bytes of a connection, and multi.go the queued commands, of which one caller
+// has at most a quarter. server.go bounds the time, and the listener the number of connections. A
+// connection may send three wrong tokens.
 package resp

@@ -3,19 +3,22 @@ package resp
 import (
 	"fmt"
 
+	"github.com/quorate/quorate/internal/fairshare"
 	"github.com/quorate/quorate/internal/rbac"
 )
 
 // Bounds of the queued commands in memory between MULTI and EXEC, in bytes on the wire. maxQueued
 // holds about 8000 calls of CL.THROTTLE.
 const (
-	maxQueued    = 512 << 10 // per connection
-	maxQueuedAll = 64 << 20  // all connections of a server
+	maxQueued      = 512 << 10        // per connection
+	maxQueuedAll   = 64 << 20         // all connections of a server
+	maxQueuedOfOne = maxQueuedAll / 4 // all connections of one caller
 )
 
 // transaction holds the commands of a connection since MULTI.
 type transaction struct {
 	open    bool
+	owner   string // the caller that the queue is charged to
 	spoiled bool   // a command was refused: EXEC runs nothing
 	queued  []byte // the commands, in the form that parse reads
 	count   int
@@ -33,13 +36,13 @@ func (c *conn) multi([][]byte) {
 			return
 		}
 		if !c.opts.Guard.Somewhere(c.caller, rbac.Check) {
-			err := fmt.Errorf("MULTI: %s may check no limit; say who calls by AUTH, HELLO or a client certificate", c.caller.Identity)
+			err := fmt.Errorf("MULTI: %s may check no limit; identify the caller with AUTH, HELLO or a client certificate", c.caller.Identity)
 			c.failed(codeDenied, "NOAUTH %v", err)
 			c.opts.Denied("MULTI", c.caller, c.address(), err)
 			return
 		}
 	}
-	c.tx.open = true
+	c.tx.open, c.tx.owner = true, c.opts.Owner(c.caller, c.address())
 	c.simple("OK")
 }
 
@@ -55,15 +58,19 @@ func (c *conn) queue(args [][]byte) {
 	for _, a := range args {
 		r.bytes(a)
 	}
-	more := int64(len(r.out) - before)
-	switch {
-	case len(r.out) > maxQueued:
+	if len(r.out) > maxQueued {
 		c.spoil()
 		c.invalid("ERR MULTI: more than %d bytes of commands before EXEC; send fewer commands in a transaction, or none", maxQueued)
-	case c.queued.Add(more) > maxQueuedAll:
-		c.queued.Add(-more)
+		return
+	}
+	switch c.queued.Take(c.tx.owner, int64(len(r.out)-before)) {
+	case fairshare.Total:
 		c.spoil()
 		c.failed(codeUnavailable, "TRYAGAIN the transactions of all connections hold %d bytes of commands, which is the most", maxQueuedAll)
+	case fairshare.Each:
+		owner := c.tx.owner
+		c.spoil()
+		c.failed(codeUnavailable, "TRYAGAIN the transactions of %s hold %d bytes of commands, which is the most of one caller", owner, maxQueuedOfOne)
 	default:
 		c.tx.queued = r.out
 		c.tx.count++
@@ -81,7 +88,7 @@ func (c *conn) spoil() {
 
 // forget ends the transaction without running it.
 func (c *conn) forget() {
-	c.queued.Add(-int64(len(c.tx.queued)))
+	c.queued.Give(c.tx.owner, int64(len(c.tx.queued)))
 	c.tx = transaction{}
 }
 
@@ -98,7 +105,7 @@ func (c *conn) exec([][]byte) {
 		c.invalid("EXECABORT Transaction discarded because of previous errors.")
 		return
 	}
-	defer c.queued.Add(-int64(len(t.queued)))
+	defer c.queued.Give(t.owner, int64(len(t.queued)))
 	c.tx = transaction{}
 	c.array(t.count)
 	var scratch [8][]byte

@@ -6,9 +6,11 @@ import (
 	"io"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/quorate/quorate/api/auth"
 	"github.com/quorate/quorate/internal/quota"
 	"github.com/quorate/quorate/internal/rbac"
 )
@@ -48,11 +50,13 @@ func TestTransaction(t *testing.T) {
 	}
 }
 
-// TestTransactionBounds checks the bounds of queued bytes per connection and in total, and that the
-// end of a connection frees its queue.
+// TestTransactionBounds checks the bounds of queued bytes per connection, per caller and in total,
+// and that the end of a connection frees its queue.
 func TestTransactionBounds(t *testing.T) {
 	n := &fakeNode{decision: quota.Decision{Allowed: true, Why: quota.WhyHeld}}
-	s := New(n, Options{})
+	var owner atomic.Value
+	owner.Store("a")
+	s := New(n, Options{Owner: func(*auth.Caller, string) string { return owner.Load().(string) }})
 	one := array("ECHO", strings.Repeat("x", 999))
 	fits := maxQueued/len(one) - 1
 	rest := maxQueued - fits*len(one)
@@ -70,9 +74,21 @@ func TestTransactionBounds(t *testing.T) {
 		t.Errorf("one more: %q", got[max(0, len(got)-len(want)-50):])
 	}
 
-	// Many connections at once: the server refuses commands beyond maxQueuedAll.
+	// Many connections at once: the server refuses commands beyond maxQueuedOfOne and maxQueuedAll.
+	more := func(by, holds string) {
+		t.Helper()
+		owner.Store(by)
+		want := "+OK\r\n-TRYAGAIN the transactions of " + holds + "\r\n-EXECABORT Transaction discarded because of previous errors.\r\n+OK\r\n"
+		if got := say(t, s, array("MULTI")+array("PING")+array("EXEC")+array("QUIT")); got != want {
+			t.Errorf("one connection of %s more: %q", by, got)
+		}
+	}
 	var held []*talk
-	for range maxQueuedAll / maxQueued {
+	for i := range maxQueuedAll / maxQueued {
+		if by := "abcd"[4*i*maxQueued/maxQueuedAll:][:1]; by != owner.Load() {
+			more("a", "a hold 16777216 bytes of commands, which is the most of one caller")
+			owner.Store(by)
+		}
 		k := newTalk(t, s)
 		held = append(held, k)
 		go func() { _, _ = io.WriteString(k, full) }()
@@ -82,15 +98,13 @@ func TestTransactionBounds(t *testing.T) {
 			}
 		}
 	}
-	if got := say(t, s, array("MULTI")+array("PING")+array("EXEC")+array("QUIT")); got != "+OK\r\n-TRYAGAIN the transactions of all connections hold 67108864 bytes of commands, which is the most\r\n-EXECABORT Transaction discarded because of previous errors.\r\n+OK\r\n" {
-		t.Errorf("one connection more: %q", got)
-	}
+	more("e", "all connections hold 67108864 bytes of commands, which is the most")
 	for _, k := range held {
 		_ = k.Close()
 	}
 	s.wait.Wait()
-	if got := say(t, s, array("MULTI")+array("PING")+array("EXEC")+array("QUIT")); !strings.Contains(got, "+PONG") || s.queued.Load() != 0 {
-		t.Errorf("when they have gone: %q, %d bytes are counted", got, s.queued.Load())
+	if got := say(t, s, array("MULTI")+array("PING")+array("EXEC")+array("QUIT")); !strings.Contains(got, "+PONG") || s.queued.Held() != 0 {
+		t.Errorf("when they have gone: %q, %d bytes are counted", got, s.queued.Held())
 	}
 }
 
@@ -104,7 +118,7 @@ func TestTransactionOfStrangers(t *testing.T) {
 		words []string
 		want  string
 	}{
-		{[]string{"MULTI"}, "-NOAUTH MULTI: anonymous:anonymous may check no limit; say who calls by AUTH, HELLO or a client certificate"},
+		{[]string{"MULTI"}, "-NOAUTH MULTI: anonymous:anonymous may check no limit; identify the caller with AUTH, HELLO or a client certificate"},
 		{[]string{"EXEC"}, "-ERR EXEC without MULTI"},
 		{[]string{"AUTH", token}, "+OK"},
 		{[]string{"MULTI"}, "+OK"},

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/quorate/quorate/api/auth"
+	"github.com/quorate/quorate/internal/fairshare"
 	"github.com/quorate/quorate/internal/quota"
 )
 
@@ -28,6 +29,9 @@ const (
 type Options struct {
 	// Guard identifies and authorizes callers. Nil means that authentication is off.
 	Guard *auth.Guard
+	// Owner returns the owner of a caller's share of the bounds; the caller is nil with
+	// authentication off. Nil, or "", means a caller that is not known: only the whole bounds apply.
+	Owner func(caller *auth.Caller, address string) string
 	// Seen is called concurrently with every decision, for metrics.
 	Seen func(*quota.Decision)
 	// Count is called concurrently with the code of every answer: see Codes.
@@ -49,7 +53,7 @@ type Server struct {
 	stopping atomic.Bool
 	wait     sync.WaitGroup
 	ids      atomic.Int64
-	queued   atomic.Int64 // bytes of commands that wait for EXEC
+	queued   *fairshare.Pool // bytes of commands that wait for EXEC
 
 	mu        sync.Mutex // guards the fields below
 	listeners map[net.Listener]struct{}
@@ -58,6 +62,9 @@ type Server struct {
 
 // New returns a server for a node.
 func New(n Node, o Options) *Server {
+	if o.Owner == nil {
+		o.Owner = func(*auth.Caller, string) string { return "" }
+	}
 	if o.Seen == nil {
 		o.Seen = func(*quota.Decision) {}
 	}
@@ -73,7 +80,10 @@ func New(n Node, o Options) *Server {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
-	return &Server{node: n, opts: o, listeners: map[net.Listener]struct{}{}, open: map[net.Conn]struct{}{}}
+	return &Server{
+		node: n, opts: o, queued: fairshare.New(maxQueuedAll, maxQueuedOfOne),
+		listeners: map[net.Listener]struct{}{}, open: map[net.Conn]struct{}{},
+	}
 }
 
 // ErrStopped is the error of Serve after Shutdown.

@@ -221,7 +221,7 @@ func (n holding) Limits() *quota.Limits { return nil }
 func (n holding) Decide(_ []quota.Request, out []quota.Decision) bool {
 	<-n.hold
 	<-n.hold
-	out[0] = quota.Decision{Allowed: true, Why: quota.WhyHeld}
+	out[0] = quota.Decision{Allowed: true, Why: quota.WhyHeld, Limit: &quota.Limit{}}
 	return true
 }
 
@@ -273,8 +273,8 @@ func FuzzConn(f *testing.F) {
 			c.answer(args)
 			c.flush()
 		}
-		if c.forget(); c.queued.Load() != 0 {
-			t.Fatalf("%q: %d bytes are still counted as queued", in, c.queued.Load())
+		if c.forget(); c.queued.Held() != 0 {
+			t.Fatalf("%q: %d bytes are still counted as queued", in, c.queued.Held())
 		}
 		answers := 0
 		for r := bufio.NewReader(strings.NewReader(string(out.b))); ; answers++ {

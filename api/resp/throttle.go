@@ -68,7 +68,11 @@ func (c *conn) throttle(args [][]byte) {
 		return
 	}
 	dec := c.decide(quota.Key{LimitName: limit, Key: string(args[0])}, quantity)
-	if dec == nil {
+	switch {
+	case dec == nil:
+		return
+	case dec.Limit == nil: // a refusal would ask the caller to come back at once
+		c.failed(codeUnavailable, "TRYAGAIN the node follows as many different buckets of callers as it may; give some of them the same numbers, or define limits")
 		return
 	}
 	limited, retry := int64(0), int64(-1)

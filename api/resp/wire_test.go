@@ -111,6 +111,24 @@ func TestAllow(t *testing.T) {
 	}
 }
 
+// noRoom is a node that follows as many buckets of callers as it may.
+type noRoom struct{ fakeNode }
+
+func (*noRoom) Decide(_ []quota.Request, out []quota.Decision) bool {
+	out[0] = quota.Decision{Why: quota.WhyNoLimit}
+	return false
+}
+
+// TestThrottleWithoutRoom checks that a bucket that the node cannot follow is an error, and not a refusal
+// that says when to come back.
+func TestThrottleWithoutRoom(t *testing.T) {
+	var count counted
+	got := say(t, New(&noRoom{}, count.options()), array("CL.THROTTLE", "k", "15", "30", "60")+array("QUIT"))
+	if !strings.HasPrefix(got, "-TRYAGAIN ") || count.codes[0] != codeUnavailable {
+		t.Errorf("%q, counted as %v", got, count.codes)
+	}
+}
+
 // TestThrottle checks that CL.THROTTLE answers the five numbers that redis-cell documents, for the
 // bucket that it describes.
 func TestThrottle(t *testing.T) {

@@ -2,8 +2,10 @@ package rest
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -11,6 +13,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/quorate/quorate/api"
+	"github.com/quorate/quorate/api/auth"
 	peerv1 "github.com/quorate/quorate/api/gen/quorate/peer/v1"
 	raftlogv1 "github.com/quorate/quorate/api/gen/quorate/raftlog/v1"
 	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
@@ -107,6 +110,41 @@ func TestAttachGlobal(t *testing.T) {
 		if status.Code(err) != c.code {
 			t.Errorf("%s says %v: %v; want %v", c.caller, c.entry, err, c.code)
 		}
+	}
+}
+
+// TestAttachRevoked checks that a process that has lost its permission reports nothing more.
+func TestAttachRevoked(t *testing.T) {
+	h := securedHost{newSecured(t, map[string]rbac.Binding{"shop": {Permissions: []string{rbac.Check.String()}, Scope: rbac.Namespace("web")}}), newFakeHost(t)}
+	var table atomic.Pointer[rbac.Table]
+	table.Store(h.table)
+	var err error
+	if h.opts.Guard, err = auth.New(auth.Config{Table: table.Load}); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	stream, err := quoratev1.NewMemberServiceClient(dialGRPC(t, h, h.opts)).Attach(h.as(ctx, "shop"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	report := clientReport()
+	_, _ = stream.Send(asks(clientHello())), stream.Send(asks(report)) // Recv returns the error
+	for range 2 {
+		if _, err := stream.Recv(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	h.mu.Lock()
+	h.bindings = nil
+	h.mu.Unlock()
+	table.Store(h.Security())
+	_ = stream.Send(asks(report)) // as above
+	for err == nil {
+		_, err = stream.Recv()
+	}
+	if status.Code(err) != codes.PermissionDenied {
+		t.Errorf("after the permission was taken away: %v", err)
 	}
 }
 

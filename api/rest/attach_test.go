@@ -137,7 +137,7 @@ func TestAttach(t *testing.T) {
 	if r := h.reports[0]; r.From != "svc" || r.Entries[0].Used != 7 {
 		t.Errorf("report %+v", r)
 	}
-	if s := h.settled[0]; s.Node != "n2" || s.Life != 9 || s.Report.Term != 2 || !s.Report.Full || s.Report.Entries[0].Unreported != 4 || !s.Report.Entries[0].Final {
+	if s := h.settled[0]; s.Node != "n2" || s.Incarnation != 9 || s.Report.Term != 2 || !s.Report.Full || s.Report.Entries[0].Unreported != 4 || !s.Report.Entries[0].Final {
 		t.Errorf("settlement %+v", s)
 	}
 	h.mu.Unlock()

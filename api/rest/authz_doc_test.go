@@ -33,7 +33,7 @@ func authorizationDoc(t *testing.T) string {
 		}
 		fmt.Fprintf(&b, "| `%s` | %s | %s |\n", r.Name, r.Summary, names)
 	}
-	b.WriteString("\n## Calls\n\nA dot: the role may, where it is bound.\n\n| call | HTTP | needs | where |")
+	b.WriteString("\n## Calls\n\nA dot means that the role permits the call, in the scope where it is bound.\n\n| call | HTTP | needs | where |")
 	for _, r := range rbac.Roles() {
 		fmt.Fprintf(&b, " %s |", r.Name)
 	}
@@ -101,7 +101,7 @@ const authorizationHead = `<!-- Written by: go test ./api/rest -run Authorizatio
 
 # Permissions of each call
 
-Every call, and the permission that it needs where authentication is on. ` + "`TestMatrix`" + ` of package rest makes each of them with
-each role. What is in no row is denied to everybody. [security.md](../explanation/security.md) says how callers are known and how roles are
+This page lists every call, and the permission that it needs where authentication is on. ` + "`TestMatrix`" + ` of package rest makes each call with
+each role. A call without a row is denied to everyone. [security.md](../explanation/security.md) explains how callers are identified and how roles are
 bound to them.
 `

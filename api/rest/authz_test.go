@@ -314,6 +314,45 @@ func TestScopes(t *testing.T) {
 	}
 }
 
+// TestScopeOfPath checks that a check by method and path that names no namespace is authorized in the
+// namespace that decides it, in every form of the call.
+func TestScopeOfPath(t *testing.T) {
+	s := newSecured(t, map[string]rbac.Binding{
+		"in":  {Permissions: []string{"check", "report"}, Scope: rbac.Namespace("slas")},
+		"out": {Permissions: []string{"check", "report"}, Scope: rbac.Namespace("web")},
+	})
+	s.With(t, "slas/all 100/s 100 get=/**")
+	srv, conn := New(api.New(s, s.opts), s.web), s.dial(t)
+	client := quoratev1.NewQuotaServiceClient(conn)
+	for who, allowed := range map[string]bool{"in": true, "out": false} {
+		for path, body := range map[string]string{
+			"/v1/allow":       `{"method":"GET","path":"/p"}`,
+			"/v1/allow:batch": `{"checks":[{"method":"GET","path":"/p"}]}`,
+			"/v1/allow:all":   `{"checks":[{"method":"GET","path":"/p"}]}`,
+		} {
+			if w := s.do(srv.Handler, who, "POST", path, body); (w.Code == http.StatusOK) != allowed || !allowed && w.Code != http.StatusForbidden {
+				t.Errorf("%s, %s: %d %s", who, path, w.Code, w.Body)
+			}
+		}
+		ctx := metadata.AppendToOutgoingContext(t.Context(), "authorization", "Bearer "+s.tokens[who])
+		check := &quoratev1.AllowRequest{Method: "GET", Path: "/p"}
+		_, one := client.Allow(ctx, check)
+		_, batch := client.AllowBatch(ctx, &quoratev1.AllowBatchRequest{Checks: []*quoratev1.AllowRequest{check}})
+		_, all := client.AllowAll(ctx, &quoratev1.AllowAllRequest{Checks: []*quoratev1.AllowRequest{check}})
+		_, reserved := client.Reserve(ctx, &quoratev1.ReserveRequest{Checks: []*quoratev1.AllowRequest{check}})
+		stream, err := client.AllowStream(ctx)
+		if err == nil {
+			_ = stream.Send(check) // Recv returns the error
+			_, err = stream.Recv()
+		}
+		for i, err := range []error{one, batch, all, reserved, err} {
+			if (err == nil) != allowed || !allowed && status.Code(err) != codes.PermissionDenied {
+				t.Errorf("%s, call %d: %v", who, i, err)
+			}
+		}
+	}
+}
+
 // TestLimitsPerNamespace checks that a writer of one namespace changes only that namespace, by any
 // call, and reads no other.
 func TestLimitsPerNamespace(t *testing.T) {

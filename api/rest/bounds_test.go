@@ -68,7 +68,7 @@ func TestSlowWatcher(t *testing.T) {
 	for err == nil {
 		_, err = stream.Recv()
 	}
-	if status.Code(err) != codes.ResourceExhausted || !strings.Contains(err.Error(), "has taken nothing for 50ms") {
+	if status.Code(err) != codes.ResourceExhausted || !strings.Contains(err.Error(), "has read nothing for 50ms") {
 		t.Errorf("%v", err)
 	}
 }
@@ -164,6 +164,16 @@ func TestAPILimitWithoutAuth(t *testing.T) {
 		last = w.Code
 	}
 	if last != http.StatusTooManyRequests || n.Used[quota.Key{LimitName: api.APILimit, Key: "address:192.0.2.1"}] != 2 {
+		t.Errorf("%d %v", last, n.Used)
+	}
+	for i := range 3 { // a caller has the whole network
+		req := httptest.NewRequest(http.MethodGet, "/v1/status", nil)
+		req.RemoteAddr = fmt.Sprintf("[2001:db8::%d]:4711", i)
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, req)
+		last = w.Code
+	}
+	if last != http.StatusTooManyRequests || n.Used[quota.Key{LimitName: api.APILimit, Key: "address:2001:db8::/64"}] != 2 {
 		t.Errorf("%d %v", last, n.Used)
 	}
 }

@@ -1,6 +1,9 @@
 package rest
 
 import (
+	"context"
+	"fmt"
+	"net/http"
 	"net/http/httptest"
 	"strings"
 	"testing"
@@ -84,6 +87,23 @@ func TestHTTPRules(t *testing.T) {
 	all := quota.Key{LimitName: quota.LimitName{Namespace: "slas", Limit: "all"}, Key: "org"}
 	if got := n.Used[all]; got != 2 {
 		t.Errorf("all has %d used, want 2: of the product that passed and of /other; what was refused charges none", got)
+	}
+}
+
+// TestManyRules checks that a path that more limits match than a caller may name is decided by all of
+// them: the limits bound their number, and an error would let the client of a proxy pass.
+func TestManyRules(t *testing.T) {
+	var rules []string
+	for i := range 3 * quota.MaxRequests {
+		rules = append(rules, fmt.Sprintf("slas/r%d 100/s 100 get=/**", i))
+	}
+	n := apitest.New(t).With(t, append(rules, "slas/z 1/s 1 get=/**")...)
+	walk(t, n, []step{
+		{"POST", "/v1/allow", `{"method":"GET","path":"/p","key":"k"}`, 200, `"name":"z"`, ""},
+		{"POST", "/v1/allow:all", `{"checks":[{"method":"GET","path":"/p","key":"k"}]}`, 429, `"name":"z"`, ""},
+	})
+	if res := forward(t, forwardServer(t, n).URL+"/v1/forward-auth?key=k", "X-Forwarded-Uri", "/p"); res.StatusCode != http.StatusTooManyRequests {
+		t.Errorf("a proxy's request: %d; want that the limit z refuses it", res.StatusCode)
 	}
 }
 
@@ -175,6 +195,17 @@ func TestReservations(t *testing.T) {
 	}
 	n.Full = true
 	walk(t, n, []step{{"POST", "/v1/reserve", one + `}`, 503, "too many reservations are open on this node; settle some", "Retry-After: 1"}})
+}
+
+// TestReservationOfNobody checks that what was reserved for a caller that has left is given back.
+func TestReservationOfNobody(t *testing.T) {
+	n := apitest.New(t)
+	ctx, leave := context.WithCancel(t.Context())
+	leave()
+	_, err := api.New(n, api.Options{}).Quota.Reserve(ctx, &quoratev1.ReserveRequest{Checks: []*quoratev1.AllowRequest{{Namespace: "web", Limit: "login", Key: "k"}}})
+	if used, settled := n.Settled["n1.7-0"]; status.Code(err) != codes.Canceled || !settled || used != 0 {
+		t.Errorf("%v; settled: %v, %d were used", err, settled, used)
+	}
 }
 
 func TestGRPCReservations(t *testing.T) {

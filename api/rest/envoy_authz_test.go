@@ -15,6 +15,16 @@ import (
 	"github.com/quorate/quorate/internal/rbac"
 )
 
+// envoy serves the rate limit service, over gRPC and as JSON.
+func (s *secured) envoy(t *testing.T) (ratelimitv3.RateLimitServiceClient, http.Handler) {
+	t.Helper()
+	front := envoy.New(s, envoy.Options{May: api.PermittedTo})
+	s.others = front.Register
+	s.web.Mount = map[string]http.Handler{envoy.JSONPath: front.Handler()}
+	conn, h := s.both(t)
+	return ratelimitv3.NewRateLimitServiceClient(conn), h
+}
+
 // TestEnvoyNeedsCheckInTheDomain checks that a caller may ask, over gRPC and as JSON, only about
 // domains whose namespaces it may check.
 func TestEnvoyNeedsCheckInTheDomain(t *testing.T) {
@@ -24,11 +34,7 @@ func TestEnvoyNeedsCheckInTheDomain(t *testing.T) {
 		"reader":     {Role: "limit-reader", Scope: rbac.Everywhere},
 		"stranger":   {},
 	})
-	front := envoy.New(s, envoy.Options{})
-	s.others = front.Register
-	s.web.Mount = map[string]http.Handler{envoy.JSONPath: front.Handler(api.Permitted)}
-	conn, h := s.both(t)
-	client := ratelimitv3.NewRateLimitServiceClient(conn)
+	client, h := s.envoy(t)
 	for _, tc := range []struct {
 		who, domain string
 		want        codes.Code
@@ -53,6 +59,32 @@ func TestEnvoyNeedsCheckInTheDomain(t *testing.T) {
 		w := s.do(h, tc.who, http.MethodPost, envoy.JSONPath, `{"domain":"`+tc.domain+`","descriptors":[{"entries":[{"key":"nobody"}]}]}`)
 		if w.Code != tc.http || w.Code == http.StatusForbidden && !strings.Contains(w.Body.String(), "check") {
 			t.Errorf("%q asks about %q: %d %s, want %d", tc.who, tc.domain, w.Code, w.Body, tc.http)
+		}
+	}
+}
+
+// TestEnvoyNeedsReportToGiveBack checks that a caller that may only check cannot give tokens back, over
+// gRPC and as JSON, and that one that may also report can.
+func TestEnvoyNeedsReportToGiveBack(t *testing.T) {
+	s := newSecured(t, map[string]rbac.Binding{
+		"checker":  {Role: "checker", Scope: rbac.Namespace("web")},
+		"reporter": {Role: "reporter", Scope: rbac.Namespace("web")},
+	})
+	client, h := s.envoy(t)
+	for _, tc := range []struct {
+		who  string
+		want codes.Code
+		http int
+	}{{"checker", codes.PermissionDenied, 403}, {"reporter", codes.OK, 200}} {
+		_, err := client.ShouldRateLimit(s.as(t.Context(), tc.who), &ratelimitv3.RateLimitRequest{
+			Domain: "web", Descriptors: []*commonv3.RateLimitDescriptor{{IsNegativeHits: true, Entries: []*commonv3.RateLimitDescriptor_Entry{{Key: "limit", Value: "login"}}}},
+		})
+		if status.Code(err) != tc.want {
+			t.Errorf("%s gives back: %v, want %v", tc.who, err, tc.want)
+		}
+		w := s.do(h, tc.who, http.MethodPost, envoy.JSONPath, `{"domain":"web","descriptors":[{"isNegativeHits":true,"entries":[{"key":"limit","value":"login"}]}]}`)
+		if w.Code != tc.http || w.Code == http.StatusForbidden && !strings.Contains(w.Body.String(), "report") {
+			t.Errorf("%s gives back: %d %s, want %d", tc.who, w.Code, w.Body, tc.http)
 		}
 	}
 }

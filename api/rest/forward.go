@@ -29,7 +29,7 @@ func (r *router) forwardRoutes() []route {
 	}
 	return []route{{
 		method: http.MethodGet, path: forwardPath, serve: r.forwardAuth,
-		summary: "Check for proxies: 200, or deny_status. Query: namespace and limit (without it the limits that match X-Forwarded-Method and X-Forwarded-Uri), key or key_header (several make one key; none is the client's address, hops from the end of X-Forwarded-For), cost, deny_status (429), fail (open, closed).",
+		summary: "Check for proxies: 200, or deny_status. Query: namespace and limit (without it the limits that match X-Forwarded-Method and X-Forwarded-Uri), key or key_header (several make one key; none is the client's address, of IPv6 its /64 network, hops from the end of X-Forwarded-For), cost, deny_status (429), fail (open, closed).",
 	}}
 }
 
@@ -122,9 +122,13 @@ func isToken(s string) bool {
 }
 
 // checkOf returns the check of a client's request. No input of a client makes the check invalid: if
-// undecided checks pass, an invalid check would let the client pass.
+// undecided checks pass, an invalid check would let the client pass. The check takes no tokens to come,
+// because no answer makes a proxy wait for them.
 func (f *forwardQuery) checkOf(req *http.Request) api.Check {
-	c := api.Check{Key: quota.Key{LimitName: quota.LimitName{Namespace: f.namespace, Limit: f.limit}, Key: f.keyOf(req)}, Cost: f.cost, Costs: true}
+	c := api.Check{
+		Key:  quota.Key{LimitName: quota.LimitName{Namespace: f.namespace, Limit: f.limit}, Key: f.keyOf(req)},
+		Cost: f.cost, Costs: true, Waits: true,
+	}
 	if f.key == nil && (len(c.Key.Key) > quota.MaxKeyLen || !utf8.ValidString(c.Key.Key)) {
 		c.Key.Key = fmt.Sprintf("sha256:%x", sha256.Sum256([]byte(c.Key.Key)))
 	}
@@ -157,16 +161,17 @@ func (f *forwardQuery) keyOf(req *http.Request) string {
 	return strings.Join(parts, "/")
 }
 
-// address returns the client's address: the last entry of X-Forwarded-For, which the asking proxy
-// added, or with hops 2 the entry before, and so on. The client may have written the entries
-// further left itself. Without the header, address returns the peer's address.
+// address returns the client's address, and of IPv6 its network, as extract.RemoteIP does: the last
+// entry of X-Forwarded-For, which the asking proxy added, or with hops 2 the entry before, and so on.
+// The client may have written the entries further left itself. Without the header, address returns
+// the peer's address.
 func (f *forwardQuery) address(req *http.Request) string {
 	all := strings.Join(req.Header[textproto.CanonicalMIMEHeaderKey("X-Forwarded-For")], ",")
 	if all == "" {
-		return api.Host(req.RemoteAddr)
+		return api.WithoutHost(req.RemoteAddr)
 	}
 	hops := strings.Split(all, ",")
-	return strings.TrimSpace(hops[max(0, len(hops)-f.hops)])
+	return api.WithoutHost(strings.TrimSpace(hops[max(0, len(hops)-f.hops)]))
 }
 
 func headerOr(req *http.Request, or string, names ...string) string {

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/quorate/quorate/api"
 	"github.com/quorate/quorate/api/apitest"
@@ -55,6 +56,11 @@ func TestForwardKeys(t *testing.T) {
 		{"", []string{"X-Forwarded-For", "6.6.6.6, 10.0.0.1"}, "10.0.0.1"},
 		{"hops=2", []string{"X-Forwarded-For", "6.6.6.6", "X-Forwarded-For", "10.0.0.1,10.0.0.2"}, "10.0.0.1"},
 		{"hops=16", []string{"X-Forwarded-For", "6.6.6.6, 10.0.0.1"}, "6.6.6.6"},
+		{"", []string{"X-Forwarded-For", "2001:db8:1:2:3:4:5:6"}, "2001:db8:1:2::/64"}, // a client has the whole network
+		{"", []string{"X-Forwarded-For", "[2001:db8:1:2::9]:4711"}, "2001:db8:1:2::/64"},
+		{"", []string{"X-Forwarded-For", "10.0.0.1:4711"}, "10.0.0.1"},
+		{"", []string{"X-Forwarded-For", "::ffff:10.0.0.1"}, "10.0.0.1"},
+		{"", []string{"X-Forwarded-For", "unknown"}, "unknown"},
 		{"key_header=X-Tenant", []string{"X-Tenant", "a/b"}, "a/b"},
 		{"key_header=X-Tenant", nil, "*"},
 		{"key_header=X-Tenant&key_header=X-User", []string{"X-Tenant", "a/b", "X-User", "u"}, "a%2Fb/u"},
@@ -162,6 +168,32 @@ func TestForwardMatch(t *testing.T) {
 		clear(n.Used)
 		if res := forward(t, srv.URL+"/v1/forward-auth?namespace=web", c.headers...); res.StatusCode != http.StatusOK || len(n.Used) != c.used {
 			t.Errorf("%v: %s, counted for %v; want %d", c.headers, res.Status, n.Used, c.used)
+		}
+	}
+}
+
+// debtNode is a node that admits only requests that accept a wait.
+type debtNode struct{ *apitest.Node }
+
+func (n debtNode) Check(k quota.Key, cost int64) quota.Decision {
+	var out [1]quota.Decision
+	n.Decide([]quota.Request{{Key: k, Cost: cost, MaxWait: quota.LimitsWait}}, out[:])
+	return out[0]
+}
+
+func (n debtNode) Decide(reqs []quota.Request, out []quota.Decision) bool {
+	l, _ := n.Limits().Find(reqs[0].Key.LimitName)
+	out[0] = quota.Decision{Limit: l, Allowed: reqs[0].MaxWait != 0, Why: quota.WhyReserved, Wait: time.Minute}
+	return out[0].Allowed
+}
+
+// TestForwardTakesNothingToCome checks that a proxy's request does not pass by tokens that it would have to
+// wait for.
+func TestForwardTakesNothingToCome(t *testing.T) {
+	srv := forwardServer(t, debtNode{apitest.New(t)})
+	for _, key := range []string{"ann", "bob"} {
+		if res := forward(t, srv.URL+"/v1/forward-auth?namespace=web&limit=login&key="+key); res.StatusCode != http.StatusTooManyRequests {
+			t.Errorf("%s: %s", key, res.Status)
 		}
 	}
 }

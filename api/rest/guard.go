@@ -29,7 +29,7 @@ func (r *router) guardedRoute(name string, next handler) guarded {
 			// Except for the sign-in form, the console reads bodies of signed-in callers only.
 			anonymous := r.Guard != nil && (name != Console || req.URL.Path == signInPath)
 			if r.bodies.counts(req, anonymous) {
-				defer r.bodies.hold(w, req, api.OwnerOf(api.Host(req.RemoteAddr)), anonymous)()
+				defer r.bodies.hold(w, req, api.OwnerOf(nil, api.Host(req.RemoteAddr)), anonymous)()
 			}
 			code, err := next(w, req)
 			if code == 0 {

@@ -11,6 +11,7 @@ import (
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/quorate/quorate/api"
 	"github.com/quorate/quorate/api/apitest"
@@ -221,7 +222,7 @@ func TestOverrides(t *testing.T) {
 		{"GET", "/v1/overrides?max=2", "", 200, `"total":3,"next":"web/a/t1"}`, ""},
 		{"GET", "/v1/overrides?after=web/a/t/2", "", 200, `{"overrides":[{"namespace":"web","limit":"a","key":"t1"`, ""},
 		{"GET", "/v1/overrides?after=web/a/t1&namespace=web", "", 200, `{"overrides":[{"namespace":"web","limit":"w","key":"t1","class":"banned"`, ""},
-		{"GET", "/v1/overrides?after=web", "", 400, `after: is \"web\"; must be next of the page before`, ""},
+		{"GET", "/v1/overrides?after=web", "", 400, `after: is \"web\"; must be next of the previous page`, ""},
 		{"GET", "/v1/overrides?max=-1", "", 400, `max: is \"-1\"`, ""},
 		{"GET", "/v1/overrides?namespace=a%20b", "", 400, "namespace:", ""},
 		{"GET", "/v1/overrides?limit=a", "", 400, "namespace: is empty", ""},
@@ -245,6 +246,16 @@ func TestOverrides(t *testing.T) {
 	})
 	n.SetErr = apitest.NoLeader{}
 	walk(t, n, []step{{"PUT", "/v1/overrides", set(`"limit":"a","key":"k","burst":1`), 503, "no leader", "Retry-After: 1"}})
+}
+
+// TestOverrideOfLongAgo checks that an expiry is over whose nanoseconds are those of a later time.
+func TestOverrideOfLongAgo(t *testing.T) {
+	_, err := api.New(apitest.New(t), api.Options{}).Overrides.SetOverrides(t.Context(), &quoratev1.SetOverridesRequest{Overrides: []*quoratev1.Override{
+		{Namespace: "web", Limit: "login", Key: "k", Class: quoratev1.Class_CLASS_BANNED, Expires: timestamppb.New(time.Date(1000, 1, 1, 0, 0, 0, 0, time.UTC))},
+	}})
+	if err == nil || !strings.Contains(err.Error(), "1000-01-01T00:00:00Z is over; must be in the future") {
+		t.Errorf("%v", err)
+	}
 }
 
 func TestKeys(t *testing.T) {

@@ -74,9 +74,9 @@ func (r *router) routes() []route {
 		{method: get, path: "/v1/openapi.json", summary: "This document.", serve: r.getOpenAPI},
 		{method: get, path: "/healthz", summary: "Whether the node runs.", serve: getHealth},
 		{method: get, path: "/readyz", summary: "Whether this node decides: it has the limits, has seen all leaders since it started or has waited 10 s for those of the ranges, and does not stop.", serve: r.getReady},
-		{method: get, path: clusterReadyPath, summary: "Whether /readyz is and all ranges have leaders, as this node sees it, or had one within the last 3 s.", serve: r.getClusterReady},
-		{method: get, path: envoyHealthPath, summary: "The same as /readyz, where probes of envoyproxy/ratelimit ask: OK, or 500.", serve: r.getEnvoyHealth},
-		{method: get, path: "/metrics", summary: "Metrics in the form that Prometheus reads.", serve: r.getMetrics},
+		{method: get, path: clusterReadyPath, summary: "Whether /readyz succeeds and all ranges have leaders, as this node sees it, or had one within the last 3 s.", serve: r.getClusterReady},
+		{method: get, path: envoyHealthPath, summary: "The same as /readyz, at the path that probes of envoyproxy/ratelimit use: OK, or 500.", serve: r.getEnvoyHealth},
+		{method: get, path: "/metrics", summary: "Metrics in Prometheus's text format.", serve: r.getMetrics},
 	}...)
 }
 

@@ -12,6 +12,7 @@ import (
 
 	"github.com/quorate/quorate/api/front"
 	"github.com/quorate/quorate/api/rlqs/share"
+	"github.com/quorate/quorate/internal/fairshare"
 	"github.com/quorate/quorate/internal/quota"
 )
 
@@ -24,9 +25,11 @@ type assigner struct {
 	m      *metrics
 	began  time.Time
 
+	streams *fairshare.Pool
+
 	mu      sync.Mutex
 	table   *share.Table
-	streams map[*stream]struct{}
+	open    map[*stream]struct{}
 	subs    map[share.MemberID]*subscription
 	next    share.MemberID
 	running bool // the goroutine runs
@@ -39,7 +42,7 @@ type assigner struct {
 type stream struct {
 	grpc   pb.RateLimitQuotaService_StreamRateLimitQuotasServer
 	cancel context.CancelCauseFunc
-	origin string
+	origin share.Origin
 	domain string // empty until the first message
 
 	subs  map[string]*subscription
@@ -89,7 +92,8 @@ func newAssigner(n Node, opts Options, m *metrics) *assigner {
 	d := &assigner{
 		opts: opts, node: n, m: m, began: time.Now(),
 		table:   share.New(share.Config{TTL: opts.TTL, Idle: opts.Idle, MaxBuckets: opts.MaxBuckets, Settle: settleTime}, tokenSource{n}),
-		streams: map[*stream]struct{}{}, subs: map[share.MemberID]*subscription{},
+		streams: fairshare.NewPerFree(int64(opts.MaxStreams)),
+		open:    map[*stream]struct{}{}, subs: map[share.MemberID]*subscription{},
 	}
 	m.watch(d)
 	return d
@@ -107,10 +111,13 @@ func (s *assigner) join(st *stream) error {
 	if s.closed {
 		return errClosing
 	}
-	if len(s.streams) >= s.opts.MaxStreams {
-		return status.Errorf(codes.ResourceExhausted, "this node has %d streams of rate limit quotas, which is the most; use another node", len(s.streams))
+	switch s.streams.Take(st.origin.Owner, 1) {
+	case fairshare.Total:
+		return status.Errorf(codes.ResourceExhausted, "this node has %d streams of rate limit quotas, its maximum; use another node", s.opts.MaxStreams)
+	case fairshare.Each:
+		return status.Errorf(codes.ResourceExhausted, "this node has as many streams of rate limit quotas of %s as one caller may have: it keeps the rest of its %d for others; use another node", st.origin.Owner, s.opts.MaxStreams)
 	}
-	s.streams[st] = struct{}{}
+	s.open[st] = struct{}{}
 	return nil
 }
 
@@ -120,7 +127,8 @@ var errClosing = status.Error(codes.Unavailable, "the node is stopping")
 func (s *assigner) leave(st *stream) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	delete(s.streams, st)
+	delete(s.open, st)
+	s.streams.Give(st.origin.Owner, 1)
 	for _, sub := range st.subs {
 		s.table.Gone(sub.key, sub.member)
 		delete(s.subs, sub.member)
@@ -206,7 +214,8 @@ func (s *assigner) subscribe(st *stream, id *pb.BucketId, used bool) *subscripti
 		s.m.tooMany.Inc()
 		return nil
 	}
-	sub := &subscription{stream: st, id: id, name: name}
+	// A copy without the fields that the schema does not have, which have no bound.
+	sub := &subscription{stream: st, id: &pb.BucketId{Bucket: id.GetBucket()}, name: name}
 	s.addMember(sub, s.node.Limits())
 	st.subs[name] = sub
 	return sub
@@ -321,7 +330,7 @@ func (s *assigner) tick() bool {
 			sub.stream.drop(sub.name, s.opts.MaxPerStream)
 		}
 	}
-	for st := range s.streams {
+	for st := range s.open {
 		if !st.since.IsZero() && time.Since(st.since) > s.opts.Slow {
 			s.m.slow.Inc()
 			st.cancel(status.Errorf(codes.ResourceExhausted, "assignments have waited for more than %v to be read", s.opts.Slow))
@@ -336,7 +345,7 @@ func (s *assigner) tick() bool {
 func (s *assigner) close() {
 	s.mu.Lock()
 	s.closed = true
-	for st := range s.streams {
+	for st := range s.open {
 		st.cancel(errClosing)
 	}
 	s.mu.Unlock()

@@ -48,9 +48,12 @@
 //
 // # Bounds
 //
-// A node has at most 4096 streams, 1000 buckets per stream and 100,000 buckets in all. A message
+// A node has at most 4096 streams, 1000 buckets per stream and 100,000 buckets in all. One caller
+// (a proven identity, else an address) has at most seven eighths of the streams and of the buckets
+// that are free, and leaves the rest to others; several callers can still take all. A smaller share would
+// be too little for a fleet whose proxies have one identity. A message
 // has at most 4096 buckets and the server's 4 MiB; a bucket id has at most 32 keys with 512 bytes
-// per key and value. A stream may send 200 messages per second with a burst of 2000; beyond that
+// per key and value and 2 KiB in all. A stream may send 200 messages per second with a burst of 2000; beyond that
 // the node reads it more slowly. One assignment per bucket waits to be sent, the newest. The node
 // ends a stream whose proxy has not read for 2s.
 package rlqs

@@ -60,7 +60,7 @@ func (m *metrics) watch(s *assigner) {
 			return float64(f())
 		}))
 	}
-	gauge("quorate_rlqs_streams", "Open streams of proxies.", func() int { return len(s.streams) })
+	gauge("quorate_rlqs_streams", "Open streams of proxies.", func() int { return len(s.open) })
 	gauge("quorate_rlqs_buckets", "Buckets of proxies, including those of closed streams whose assignment has not expired.", func() int { return s.table.Len() })
 	m.reg.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{
 		Name: "quorate_rlqs_unpaid_tokens_total",

@@ -14,7 +14,8 @@ import (
 // Bounds of a bucket id.
 const (
 	maxPairs = 32
-	maxValue = 512 // bytes of a key or a value of it
+	maxValue = 512     // bytes of a key or a value of it
+	maxBytes = 2 << 10 // of all of it: a stream keeps the ids of its buckets
 )
 
 // keyOf returns the key that a bucket id of a domain is counted by: the limit that package
@@ -38,10 +39,15 @@ func checkID(id map[string]string) error {
 	if len(id) > maxPairs {
 		return fmt.Errorf("bucket_id: has %d keys; at most %d", len(id), maxPairs)
 	}
+	bytes := 0
 	for k, v := range id {
+		bytes += len(k) + len(v)
 		if k == "" || len(k) > maxValue || len(v) > maxValue {
 			return fmt.Errorf("bucket_id: key %.32q is %d bytes and its value %d; must be 1 to %d and at most %d", k, len(k), len(v), maxValue, maxValue)
 		}
+	}
+	if bytes > maxBytes {
+		return fmt.Errorf("bucket_id: has %d bytes; at most %d", bytes, maxBytes)
 	}
 	return nil
 }

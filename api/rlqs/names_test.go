@@ -28,6 +28,7 @@ func TestCheckID(t *testing.T) {
 		{id{"": "x"}, "bucket_id: key \"\""},
 		{id{"k": strings.Repeat("x", 600)}, "bucket_id: key"},
 		{many, "bucket_id: has 33 keys"},
+		{id{"a": strings.Repeat("x", 512), "b": strings.Repeat("x", 512), "c": strings.Repeat("x", 512), "d": strings.Repeat("x", 512)}, "bucket_id: has 2052 bytes; at most 2048"},
 	} {
 		err := checkID(c.id)
 		if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {

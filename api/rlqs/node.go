@@ -27,8 +27,12 @@ type Node interface {
 // Options of a server. The zero value of a field means its default.
 type Options struct {
 	// Permitted returns an error if the caller of the stream may not have requests of a namespace
-	// decided; the error ends the stream. Nil permits everybody.
+	// decided; the error ends the stream. It is called for every message. Nil permits everybody.
 	Permitted func(ctx context.Context, namespace string) error
+	// Owner returns the caller to whom a stream and its buckets are charged. One caller has at most
+	// fairshare.PerFree times as many as are free. Nil, or "", means a caller that is not known: only
+	// the whole bounds apply.
+	Owner func(ctx context.Context) string
 	// Meter counts messages and buckets, as protocol "envoy_rlqs"; nil counts nothing.
 	Meter *front.Meter
 	// Seen is called concurrently with each reported decision and the number of times it was made;
@@ -53,6 +57,9 @@ type Options struct {
 func (o Options) withDefaults() Options {
 	if o.Permitted == nil {
 		o.Permitted = func(context.Context, string) error { return nil }
+	}
+	if o.Owner == nil {
+		o.Owner = func(context.Context) string { return "" }
 	}
 	if o.Meter == nil {
 		o.Meter = front.NewMeter(prometheus.NewRegistry())

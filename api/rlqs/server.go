@@ -42,7 +42,7 @@ func (s *Server) Close() { s.assigner.close() }
 func (s *Server) StreamRateLimitQuotas(g pb.RateLimitQuotaService_StreamRateLimitQuotasServer) error {
 	ctx, cancel := context.WithCancelCause(g.Context())
 	defer cancel(nil)
-	st := &stream{grpc: g, cancel: cancel, origin: originOf(g.Context()), subs: map[string]*subscription{}, wake: make(chan struct{}, 1)}
+	st := &stream{grpc: g, cancel: cancel, origin: share.Origin{Owner: s.opts.Owner(g.Context()), Proxy: proxyOf(g.Context())}, subs: map[string]*subscription{}, wake: make(chan struct{}, 1)}
 	if err := s.assigner.join(st); err != nil {
 		s.m.refused.Inc()
 		return err
@@ -90,12 +90,12 @@ func (s *Server) receive(ctx context.Context, st *stream, msg *pb.RateLimitQuota
 		if n := len(msg.GetDomain()); n == 0 || n > maxDomain {
 			return status.Errorf(codes.InvalidArgument, "the first report of a stream must name its domain: it is %d bytes; must be 1 to %d", n, maxDomain)
 		}
-		if err := s.opts.Permitted(ctx, descriptor.Namespace(msg.GetDomain())); err != nil {
-			return err
-		}
 		st.domain = msg.GetDomain()
 	case msg.GetDomain() != "" && msg.GetDomain() != st.domain:
 		return status.Errorf(codes.InvalidArgument, "domain: %.128q; this stream began with %q, another domain needs another stream", msg.GetDomain(), st.domain)
+	}
+	if err := s.opts.Permitted(ctx, descriptor.Namespace(st.domain)); err != nil { // it may have been revoked since the last message
+		return err
 	}
 	if n := len(msg.GetBucketQuotaUsages()); n > maxUsages {
 		return status.Errorf(codes.InvalidArgument, "bucket_quota_usages: %d; at most %d in a message", n, maxUsages)
@@ -130,9 +130,9 @@ func (s *Server) write(ctx context.Context, st *stream) error {
 	}
 }
 
-// originOf identifies the peer beyond the lifetime of a stream: by the metadata quorate-member, or
+// proxyOf identifies the proxy beyond the lifetime of a stream: by the metadata quorate-member, or
 // by the host.
-func originOf(ctx context.Context) string {
+func proxyOf(ctx context.Context) string {
 	if md, ok := metadata.FromIncomingContext(ctx); ok {
 		if v := md.Get("quorate-member"); len(v) == 1 && v[0] != "" && len(v[0]) <= maxValue {
 			return "m " + v[0]

@@ -7,6 +7,7 @@ import (
 	"net"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -16,8 +17,10 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 	"google.golang.org/grpc/test/bufconn"
+	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/quorate/quorate/api/front"
@@ -318,6 +321,46 @@ func TestProtocol(t *testing.T) {
 	}
 }
 
+// A stream ends when its caller loses the permission in its domain. What is kept of a bucket id until
+// then is its pairs alone.
+func TestRevoked(t *testing.T) {
+	var revoked atomic.Bool
+	conn := serve(t, newFake(t, limit("l", 100, nil)), rlqs.Options{Permitted: func(context.Context, string) error {
+		if revoked.Load() {
+			return status.Error(codes.PermissionDenied, "not any more")
+		}
+		return nil
+	}})
+	s, err := pb.NewRateLimitQuotaServiceClient(conn).StreamRateLimitQuotas(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	bucket := &pb.BucketId{Bucket: id{"limit": "l"}}
+	bucket.ProtoReflect().SetUnknown(protowire.AppendString(protowire.AppendTag(nil, 99, protowire.BytesType), "kept by nobody"))
+	report := &pb.RateLimitQuotaUsageReports{Domain: "web", BucketQuotaUsages: []*pb.RateLimitQuotaUsageReports_BucketQuotaUsage{
+		{BucketId: bucket, NumRequestsAllowed: 1},
+	}}
+	var answer *pb.RateLimitQuotaResponse
+	if err = s.Send(report); err == nil {
+		answer, err = s.Recv()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if unknown := answer.GetBucketAction()[0].GetBucketId().ProtoReflect().GetUnknown(); len(unknown) > 0 {
+		t.Errorf("the node kept %d bytes that no field has", len(unknown))
+	}
+	revoked.Store(true)
+	_ = s.Send(report) // Recv returns the error
+	_ = s.CloseSend()
+	for err == nil {
+		_, err = s.Recv()
+	}
+	if status.Code(err) != codes.PermissionDenied {
+		t.Errorf("the stream ended with %v", err)
+	}
+}
+
 // A proxy that does not read is cut off, and the number of streams is bounded.
 func TestBounds(t *testing.T) {
 	conn := serve(t, newFake(t, limit("l", 100, nil)), rlqs.Options{MaxStreams: 1, Slow: 100 * time.Millisecond, TTL: time.Second})
@@ -367,5 +410,61 @@ func TestBounds(t *testing.T) {
 	}
 	if errors.Is(err, context.Canceled) {
 		t.Error("it was the test that ended it")
+	}
+}
+
+// TestShares checks that one caller leaves some of a node's streams and buckets to others.
+func TestShares(t *testing.T) {
+	conn := serve(t, newFake(t, limit("l", 100, nil)), rlqs.Options{MaxStreams: 16, MaxBuckets: 24, Owner: func(ctx context.Context) string {
+		return strings.Join(metadata.ValueFromIncomingContext(ctx, "who"), "")
+	}})
+	streams := 0
+	// open reports buckets on a new stream, which stays open, and waits until want of them are assigned.
+	open := func(who string, buckets, want int) error {
+		ctx, cancel := context.WithTimeout(metadata.AppendToOutgoingContext(t.Context(), "who", who), 10*time.Second)
+		t.Cleanup(cancel)
+		s, err := pb.NewRateLimitQuotaServiceClient(conn).StreamRateLimitQuotas(ctx)
+		if err != nil {
+			return err
+		}
+		streams++
+		msg := &pb.RateLimitQuotaUsageReports{Domain: "web"}
+		for i := range buckets {
+			msg.BucketQuotaUsages = append(msg.BucketQuotaUsages, &pb.RateLimitQuotaUsageReports_BucketQuotaUsage{
+				BucketId: &pb.BucketId{Bucket: id{"limit": "l", "user": fmt.Sprint(streams, " ", i)}}, NumRequestsAllowed: 1,
+			})
+		}
+		_ = s.Send(msg) // Recv returns the error
+		seen := map[string]bool{}
+		for len(seen) < want {
+			got, err := s.Recv()
+			if err != nil {
+				return err
+			}
+			for _, a := range got.GetBucketAction() {
+				seen[a.GetBucketId().GetBucket()["user"]] = true
+			}
+		}
+		return nil
+	}
+	for range 13 {
+		if err := open("a", 1, 1); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i, c := range []struct {
+		who           string
+		buckets, want int
+		refused       string
+	}{
+		{"a", 20, 8, ""},
+		{"a", 1, 1, "of a as one caller may have: it keeps the rest of its 16 for others"},
+		{"b", 1, 1, ""},
+		{"b", 2, 2, ""},
+		{"c", 1, 1, "16 streams of rate limit quotas, its maximum"},
+	} {
+		if err := open(c.who, c.buckets, c.want); (err == nil) != (c.refused == "") || err != nil && !strings.Contains(err.Error(), c.refused) {
+			t.Fatalf("stream %d, of %s: %v; want %q", i, c.who, err, c.refused)
+		}
 	}
 }

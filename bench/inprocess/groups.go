@@ -28,8 +28,8 @@ func hot(procs int) suite.Group {
 	return suite.Group{
 		Name:  fmt.Sprintf("hot-%dcpu", procs),
 		Title: fmt.Sprintf("One key, allowed, %d CPU", procs),
-		Note: "All goroutines, one for each CPU, ask for the same bucket, which has enough. CPU is the time of their threads per decision; " +
-			"wall is what passes; all is the CPU time of the whole process, with what works in the background.",
+		Note: "All goroutines, one for each CPU, check the same bucket, which has enough tokens. CPU is the CPU time of their threads per decision; " +
+			"wall is elapsed time; all is the CPU time of the whole process, including its background work.",
 		Measures: loopMeasures, Reference: timeRate,
 		Subjects: append(hotOurs(enough, suite.Target{Measure: cpuTime, AtMost: most, Times: timeRate}), hotPeers(enough)...),
 		Full:     200 * time.Millisecond, Quick: 50 * time.Millisecond, Procs: procs,
@@ -40,7 +40,7 @@ func refused(procs int) suite.Group {
 	return suite.Group{
 		Name:     fmt.Sprintf("refused-%dcpu", procs),
 		Title:    fmt.Sprintf("One key, refused, %d CPU", procs),
-		Note:     "As above, and the bucket is empty: every decision is a refusal.",
+		Note:     "As above, but with an empty bucket, so that every decision is a refusal.",
 		Measures: loopMeasures, Reference: timeRate,
 		Subjects: append(hotOurs(never, suite.Target{Measure: cpuTime, AtMost: 0.35, Times: timeRate}), hotPeers(never)...),
 		Full:     200 * time.Millisecond, Quick: 50 * time.Millisecond, Procs: procs,
@@ -51,8 +51,8 @@ func keyed(keys int, dist string) suite.Group {
 	return suite.Group{
 		Name:  "keyed-" + dist,
 		Title: fmt.Sprintf("%s keys of 24 bytes, %s, 1 CPU", suite.Number(float64(keys)), dist),
-		Note: "Every table holds all keys; a sequence of 262,144 requests was drawn before (Zipf: s = 1.1), " +
-			"in memory of its own. The walk through it is in all rows.",
+		Note: "Every table holds all keys. The 262,144 requests were drawn beforehand (Zipf: s = 1.1), " +
+			"into memory of their own; all rows include the time to read them.",
 		Measures: loopMeasures, Reference: timeRateXsync,
 		Subjects: keyedSubjects(keys, dist, suite.Target{Measure: cpuTime, AtMost: 0.3, Times: timeRateXsync}, suite.Target{Measure: allocs, AtMost: 0.001}),
 		Full:     300 * time.Millisecond, Quick: 100 * time.Millisecond, Procs: 1,

@@ -154,9 +154,9 @@ var memoryMeasures = []suite.Measure{{Name: "heap", Unit: "bytes a key"}, {Name:
 func memory(keys int) suite.Group {
 	return suite.Group{
 		Name:  "memory",
-		Title: fmt.Sprintf("What an open key takes, %s keys of 24 bytes", suite.Number(float64(keys))),
-		Note: "Live heap per key, the key's own bytes with it; GC is a forced collection with the store alive. " +
-			"Each in a process of its own; the leader has a tenth of the keys.",
+		Title: fmt.Sprintf("Memory of an open key, %s keys of 24 bytes", suite.Number(float64(keys))),
+		Note: "Live heap per key, including the key's own bytes; GC is a forced collection while the store is alive. " +
+			"Each row is from a process of its own; the leader has a tenth of the keys.",
 		Measures: memoryMeasures, Reference: timeRateXsync, Rounds: 3, QuickRounds: 1,
 		Subjects: []suite.Subject{
 			memorySubject(keys, "Quorate, a member", suite.Target{Measure: "heap", AtMost: 100}, suite.Target{Measure: "GC", AtMost: 30}),

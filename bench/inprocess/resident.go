@@ -72,9 +72,9 @@ func resident() (int64, error) {
 func residentClient() suite.Group {
 	const keys = 10_000
 	return suite.Group{
-		Name: "client-memory", Title: "What a client adds to a service",
-		Note: "A process in which nothing else is; what is resident with a client of a real node that uses all keys all the time, " +
-			"less what was before there was a client. gRPC, which most services have anyway, is in both rows.",
+		Name: "client-memory", Title: "Memory that a client adds to a service",
+		Note: "Resident memory of a process that runs only a client of a real node, which uses all keys all the time, " +
+			"less the memory that it had before the client. Both rows include gRPC, which most services link anyway.",
 		Measures: []suite.Measure{{Name: "RSS", Unit: "MB more"}}, Rounds: 3, QuickRounds: 1,
 		Subjects: []suite.Subject{
 			residentSubject("Quorate, client, 1 key", 1),

@@ -44,7 +44,7 @@ const (
 	etcd       = "etcd"
 	everySync  = "redis-server, appendfsync always"
 	oneRange   = quorate + ", all in one range"
-	redisAlone = "redis-server has one node, without a replica."
+	redisAlone = "redis-server is one process without a replica."
 )
 
 // accountGroups returns the tables of durable balances, each beside etcd's key-value store and
@@ -84,7 +84,7 @@ func accountGroups() []suite.Group {
 				return d.called(fewCallers, applyMethod, transfers(), 2, applied)
 			}, atLeast(rate, 4000, "")),
 			syncedRedis(fewCallers, 2, increments(2))),
-		accountGroup("accounts-contended", "Accounts, nine callers on the same two accounts of two ranges", "An operation is a call that changes both accounts; etcd has transactions of two blind puts, which need not see each other.",
+		accountGroup("accounts-contended", "Accounts, nine callers on the same two accounts of two ranges", "An operation is a call that changes both accounts; etcd has transactions of two puts.",
 			etcdServers(func(d *dialled) load { return d.called(contenders, txnMethod, transactions(2)[:1], 1, succeeded) }),
 			accountNodes(quorate, func(d *dialled) load {
 				return d.called(contenders, applyMethod, transfers()[:1], 1, applied)
@@ -96,8 +96,8 @@ func accountGroups() []suite.Group {
 }
 
 func accountGroup(name, title, note string, subjects ...suite.Subject) suite.Group {
-	g := group(name, title, fmt.Sprintf("Three nodes, %d accounts, %d ranges; an operation of Quorate is a checked change with a request id, a put of etcd is blind. %s %s "+
-		"All keep their data on one disk, and an fsync is a call of fsync or fdatasync, of all servers together.", places*perPlace, accountRanges, note, redisAlone), subjects...)
+	g := group(name, title, fmt.Sprintf("Three nodes, %d accounts, %d ranges; an operation of Quorate is a checked change with a request ID; a put of etcd checks nothing. %s %s "+
+		"All keep their data on one disk; fsyncs are calls of fsync and fdatasync by all servers together.", places*perPlace, accountRanges, note, redisAlone), subjects...)
 	g.Measures = []suite.Measure{
 		{Name: rate, Unit: "1/s", More: true}, {Name: p50, Unit: "µs"}, {Name: p99, Unit: "µs"}, {Name: cpu, Unit: "µs"}, {Name: fsyncs},
 	}

@@ -44,7 +44,7 @@ func Groups() []suite.Group {
 
 func group(name, title, note string, subjects ...suite.Subject) suite.Group {
 	return suite.Group{
-		Name: name, Title: title, Note: note + " CPU is the servers' for each operation.",
+		Name: name, Title: title, Note: note + " CPU is the servers' CPU time per operation.",
 		Measures: measures, Reference: subjects[0].Name, Subjects: subjects,
 		Full: 1200 * time.Millisecond, Quick: 500 * time.Millisecond,
 	}
@@ -84,7 +84,7 @@ func streamed() suite.Group {
 func open() suite.Group {
 	half := &halfOfMaximum{}
 	return group("grpc-open", "gRPC, one check a call, open loop at half of the maximum",
-		"The maximum is that of the slower of the two, as measured at the start; both get the same rate. Calls come whether others are answered or not; times count from when a call was due.",
+		"The maximum is that of the slower server, measured at the start; both get the same rate. Calls are sent whether or not others have been answered; latency counts from the moment that a call was due.",
 		emptyGRPC(half.load),
 		ours(quorate, 1, overGRPC(half.load), atMost(p99, 1.3, empty)))
 }

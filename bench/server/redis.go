@@ -37,7 +37,7 @@ redis.call('EXPIRE', KEYS[1], 60)
 return {allowed, math.floor(tokens)}`
 
 func redis() suite.Group {
-	return group("redis", "Redis protocol, 64 connections, pipelines of 16", "redis-server has one thread for commands; the bucket in Lua does for a key what Quorate does.",
+	return group("redis", "Redis protocol, 64 connections, pipelines of 16", "redis-server runs commands on one thread; the bucket in Lua does the same for one key as Quorate.",
 		redisServer(incr, func(_ net.Conn) (pipeline, error) {
 			return pipelineOf(func(k string) []byte { return command("INCR", k) }), nil
 		}),

@@ -111,7 +111,7 @@ func web() suite.Group {
 	load := func(addr string) load {
 		return (&wire{addr: addr, conns: unaryCallers, pipeline: 1, requests: posts(), read: readHTTP}).run
 	}
-	return group("http", "HTTP/JSON, 64 connections", "POST /v1/allow on connections that stay, beside a handler of net/http that does nothing.",
+	return group("http", "HTTP/JSON, 64 connections", "POST /v1/allow on persistent connections, compared with an empty net/http handler.",
 		emptyServer(empty, func(r *runner, _, addr string) error {
 			r.load = load(addr)
 			return nil

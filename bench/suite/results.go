@@ -105,7 +105,7 @@ func (r *Results) Write(dir string) error {
 		return err
 	}
 	var md bytes.Buffer
-	fmt.Fprint(&md, "<!-- Written by \"make bench-peers\". Do not edit. -->\n\n# Quorate beside its peers\n\n")
+	fmt.Fprint(&md, "<!-- Written by \"make bench-peers\". Do not edit. -->\n\n# Quorate compared with its peers\n\n")
 	r.WriteMarkdown(&md)
 	data, err := json.MarshalIndent(r, "", "  ")
 	if err != nil {

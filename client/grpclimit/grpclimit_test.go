@@ -231,7 +231,7 @@ func TestStreams(t *testing.T) {
 }
 
 // TestStreamMetadata checks that a stream's header carries what a unary call's does, with the first
-// message at the latest.
+// message at the latest, and once, however many messages are counted.
 func TestStreamMetadata(t *testing.T) {
 	for _, opts := range [][]grpclimit.ServerOption{{calls}, {calls, grpclimit.PerMessage()}} {
 		c, _ := serve(t, grpclimit.Server(&fake{}, opts...), nil)
@@ -248,9 +248,36 @@ func TestStreamMetadata(t *testing.T) {
 		}
 		header, _ := s.Header()
 		list, err := httpsfv.UnmarshalList(header.Get("ratelimit"))
-		if err != nil || len(list) == 0 {
+		if err != nil || len(list) != 1 || len(header.Get("ratelimit-policy")) != 1 {
 			t.Errorf("%v: %v", header, err)
 		}
+	}
+}
+
+// stream is a stream whose caller sends messages without end. It counts the trailers that are set.
+type stream struct {
+	grpc.ServerStream
+	trailers int
+}
+
+func (s *stream) Context() context.Context { return context.Background() }
+func (s *stream) RecvMsg(any) error        { return nil }
+func (s *stream) SetTrailer(metadata.MD)   { s.trailers++ }
+
+// TestStreamTrailer checks that the trailer of a stream does not grow while its handler reads on
+// after refusals.
+func TestStreamTrailer(t *testing.T) {
+	limited, s := grpclimit.StreamServerInterceptor(always(refused(time.Second)), calls, grpclimit.PerMessage()), &stream{}
+	err := limited(nil, s, &grpc.StreamServerInfo{FullMethod: streamIn}, func(_ any, in grpc.ServerStream) error {
+		for range 3 {
+			if err := in.RecvMsg(nil); status.Code(err) != codes.ResourceExhausted {
+				t.Errorf("%v", err)
+			}
+		}
+		return nil
+	})
+	if err != nil || s.trailers != 1 {
+		t.Errorf("%v, %d trailers", err, s.trailers)
 	}
 }
 

@@ -94,7 +94,7 @@ func (c *config) streamServer(srv any, ss grpc.ServerStream, info *grpc.StreamSe
 	case g == nil:
 		return next(srv, ss)
 	case c.message:
-		return next(srv, &serverStream{ServerStream: ss, config: c, gate: g, method: info.FullMethod})
+		return next(srv, &serverStream{ServerStream: ss, config: c, gate: g, method: info.FullMethod, first: first{headers: ss}})
 	}
 	leave, err := c.enter(g, ss, &extract.Call{Context: ss.Context(), Method: info.FullMethod})
 	if err != nil {
@@ -110,6 +110,29 @@ type serverStream struct {
 	config *config
 	gate   *gate.Gate
 	method string
+	first  first
+}
+
+// first passes on the first header and the first trailer of a stream. gRPC adds each further one to
+// the same metadata, which would grow with the number of messages.
+type first struct {
+	headers
+	header, trailer bool
+}
+
+func (f *first) SetHeader(md metadata.MD) error {
+	if f.header {
+		return nil
+	}
+	f.header = true
+	return f.headers.SetHeader(md)
+}
+
+func (f *first) SetTrailer(md metadata.MD) {
+	if !f.trailer {
+		f.trailer = true
+		f.headers.SetTrailer(md)
+	}
 }
 
 // RecvMsg implements grpc.ServerStream.
@@ -117,5 +140,5 @@ func (s *serverStream) RecvMsg(m any) error {
 	if err := s.ServerStream.RecvMsg(m); err != nil {
 		return err
 	}
-	return s.config.admit(s.gate, s.ServerStream, &extract.Call{Context: s.Context(), Method: s.method, Message: m})
+	return s.config.admit(s.gate, &s.first, &extract.Call{Context: s.Context(), Method: s.method, Message: m})
 }

@@ -43,7 +43,7 @@ func (h *holds) learn(host string, res *http.Response, longest time.Duration) {
 	if d <= 0 {
 		return
 	}
-	h.set(host, now.Add(jitter(d)), now)
+	h.set(host, now.Add(min(jitter(d), longest)), now)
 }
 
 // set keeps the later of two times.

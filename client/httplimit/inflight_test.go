@@ -135,6 +135,40 @@ func TestInFlight(t *testing.T) {
 	}
 }
 
+// TestInFlightCallersLeave checks that a caller that leaves while its place is taken holds none
+// afterwards, and does not reach the handler.
+func TestInFlightCallersLeave(t *testing.T) {
+	p := &places{free: 1}
+	slow := &slowPlaces{places: p, taken: make(chan struct{})}
+	reached := false
+	h := httplimit.New(attachTo(t, slow), httplimit.Limit("work", "jobs"))(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { reached = true }))
+	for range 3 {
+		ctx, leave := context.WithCancel(t.Context())
+		go func() {
+			<-slow.taken
+			leave()
+			slow.taken <- struct{}{}
+		}()
+		h.ServeHTTP(httptest.NewRecorder(), get("/").WithContext(ctx))
+	}
+	if p.took != 3 || p.free != 1 || reached {
+		t.Errorf("%d places were taken, and %d is free; want 3, 1; the handler was reached: %v", p.took, p.free, reached)
+	}
+}
+
+// slowPlaces answers when the caller has left.
+type slowPlaces struct {
+	*places
+	taken chan struct{}
+}
+
+func (p *slowPlaces) Acquire(ctx context.Context, req *quoratev1.AcquireRequest) (*quoratev1.AcquireResponse, error) {
+	res, err := p.places.Acquire(ctx, req)
+	p.taken <- struct{}{}
+	<-p.taken
+	return res, err
+}
+
 // TestInFlightOfRules checks that nothing passes, and the reason is given, where no place can be
 // taken.
 func TestInFlightOfRules(t *testing.T) {

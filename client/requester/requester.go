@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/quorate/quorate/client"
+	"github.com/quorate/quorate/client/internal/gate"
 	"github.com/quorate/quorate/client/internal/overdue"
 )
 
@@ -93,7 +94,8 @@ func WithCost(tokens int64) Option { return func(b *bucket) { b.cost = tokens } 
 func WithQueue(n int) Option { return func(b *bucket) { b.most = int64(n) } }
 
 // WithErrors makes calls fail if there is no decision: no node answered, or the limit is unknown.
-// By default they pass.
+// By default they pass, unless the limiter is a client with client.WithFailClosed. A concurrency limit
+// admits nothing here.
 func WithErrors() Option { return func(b *bucket) { b.strict = true } }
 
 // bucket is a TokenRequester for one key.
@@ -114,6 +116,9 @@ func New(l client.Limiter, namespace, limit, key string, opts ...Option) TokenRe
 	b := &bucket{limiter: l, namespace: namespace, limit: limit, key: key, cost: 1, turn: make(chan struct{}, 1)}
 	for _, opt := range opts {
 		opt(b)
+	}
+	if l, ok := l.(interface{ FailsClosed() bool }); ok && l.FailsClosed() {
+		b.strict = true
 	}
 	return b
 }
@@ -136,14 +141,20 @@ func (b *bucket) ask(ctx context.Context) (*Refused, error) {
 	switch {
 	case overdue.Err(ctx) != nil && err != nil:
 		return nil, err
-	case err != nil && (b.strict || errors.Is(err, client.ErrInvalid) || errors.Is(err, client.ErrClosed)):
+	case err != nil && (b.strict || errors.Is(err, client.ErrInvalid) || errors.Is(err, client.ErrClosed) || errors.Is(err, client.ErrUseAcquire)):
 		return nil, err
 	case err != nil:
 		return nil, nil // nobody has decided
 	case !res.Allowed:
 		return &Refused{Result: res}, nil
 	}
-	return nil, pause(ctx, res.Wait)
+	if res.Wait > 0 {
+		if err := gate.Sleep(ctx, res.Wait); err != nil {
+			gate.GiveBack(ctx, b.limiter, b.namespace, b.limit, b.key, b.cost)
+			return nil, err
+		}
+	}
+	return nil, nil
 }
 
 // queue waits for the call's turn, then for the tokens.
@@ -170,22 +181,8 @@ func (b *bucket) queue(ctx context.Context) error {
 		if deadline, ok := ctx.Deadline(); ok && time.Until(deadline) < r.Result.RetryAfter {
 			return r // it would come too late
 		}
-		if err := pause(ctx, max(r.Result.RetryAfter, time.Millisecond)); err != nil {
+		if err := gate.Sleep(ctx, max(r.Result.RetryAfter, time.Millisecond)); err != nil {
 			return err
 		}
-	}
-}
-
-func pause(ctx context.Context, d time.Duration) error {
-	if d <= 0 {
-		return nil
-	}
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
 	}
 }

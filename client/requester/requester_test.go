@@ -85,6 +85,37 @@ func TestLimitEnds(t *testing.T) {
 	}
 }
 
+// waits is a limiter that makes callers wait for tokens to come.
+type waits struct {
+	client.Limiter
+	taken int64
+}
+
+func (w *waits) Allow(_ context.Context, _, _, _ string, cost int64) (client.Result, error) {
+	w.taken += cost
+	return client.Result{Allowed: true, Wait: time.Minute}, nil
+}
+
+func (w *waits) Refund(_ context.Context, _, _, _ string, tokens int64) error {
+	w.taken -= tokens
+	return nil
+}
+
+// TestCallEnds checks that a call that ends while it waits for its tokens gives them back.
+func TestCallEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		l := &waits{}
+		if err := New(l, "web", "l", "k", WithCost(3)).RequestToken(ctx); !errors.Is(err, context.DeadlineExceeded) || l.taken != 0 {
+			t.Errorf("%v, %d taken", err, l.taken)
+		}
+		if err := New(l, "web", "l", "k", WithCost(3)).RequestToken(t.Context()); err != nil || l.taken != 3 {
+			t.Errorf("a call that stays: %v, %d taken", err, l.taken)
+		}
+	})
+}
+
 // TestQueue checks that calls wait no longer than their contexts, and not more of them than
 // allowed.
 func TestQueue(t *testing.T) {
@@ -147,8 +178,17 @@ func TestUndecided(t *testing.T) {
 	if err := New(l, "web", "l", "k", WithErrors()).RequestToken(t.Context()); !errors.Is(err, client.ErrUnavailable) {
 		t.Errorf("strict: %v", err)
 	}
-	l.err = client.ErrInvalid
-	if err := New(l, "web", "l", "k").RequestToken(t.Context()); !errors.Is(err, client.ErrInvalid) {
-		t.Errorf("a mistake: %v", err)
+	if err := New(failsClosed{l}, "web", "l", "k").RequestToken(t.Context()); !errors.Is(err, client.ErrUnavailable) {
+		t.Errorf("a client that fails closed: %v", err)
+	}
+	for _, l.err = range []error{client.ErrInvalid, client.ErrUseAcquire} {
+		if err := New(l, "web", "l", "k").RequestToken(t.Context()); !errors.Is(err, l.err) {
+			t.Errorf("a mistake: %v, want %v", err, l.err)
+		}
 	}
 }
+
+// failsClosed is a limiter like a client with client.WithFailClosed.
+type failsClosed struct{ client.Limiter }
+
+func (failsClosed) FailsClosed() bool { return true }

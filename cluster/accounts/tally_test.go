@@ -120,7 +120,7 @@ func TestTallyReplay(t *testing.T) {
 			t.Errorf("%d tallied of a log that was replayed", a)
 		}
 		if a, _ := next.taken(t); a != 0 {
-			t.Errorf("%d tallied of another life's log", a)
+			t.Errorf("%d tallied of another process's log", a)
 		}
 	})
 }

@@ -1,7 +1,6 @@
 package backup
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -58,7 +57,7 @@ type piece struct {
 	valid  bool
 }
 
-var errDropped = errors.New("the backup is not known here (any more): it took longer than 30 seconds to be asked for, or the node was restarted")
+var errDropped = errors.New("this node no longer has the backup: it was not requested for 30 seconds, or the node was restarted")
 
 // of returns the states for a backup, and postpones their expiry. If the backup is unknown, it creates
 // them if made is set, and otherwise returns errDropped.
@@ -310,5 +309,5 @@ func (s *Service) next(c *peerv1.CallBackupRead) *peerv1.CallBackupReadResult {
 	if err != nil {
 		return &peerv1.CallBackupReadResult{Fault: err.Error()}
 	}
-	return &peerv1.CallBackupReadResult{Data: bytes.Clone(data)}
+	return &peerv1.CallBackupReadResult{Data: data}
 }

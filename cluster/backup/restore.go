@@ -115,7 +115,7 @@ func restoreGroup(in io.Reader, g *Group, cfg *RestoreConfig) error {
 		defer close(filtered)
 		_ = to.CloseWithError(filter(to, in))
 	}()
-	err := raftgroup.SeedGroup(cfg.Dir, number, g.Name, cfg.Node, max(g.Index, 1), max(g.Term, 1), from)
+	err := raftgroup.SeedGroup(cfg.Dir, number, cfg.Node, max(g.Index, 1), max(g.Term, 1), from)
 	_ = from.Close()
 	<-filtered
 	return err

@@ -86,9 +86,11 @@ func (s *Service) Take(ctx context.Context, w io.Writer, progress func(done, tot
 	if err := c.cut(ctx); err != nil {
 		return err
 	}
-	ctx, lost := context.WithCancelCause(ctx)
-	defer lost(nil)
-	go c.stay(ctx)
+	ctx, stop := context.WithCancel(ctx)
+	var staying sync.WaitGroup
+	staying.Go(func() { c.stay(ctx) })
+	defer staying.Wait()
+	defer stop()
 	return c.write(ctx, w, began, progress)
 }
 
@@ -213,9 +215,7 @@ func (c *collector) stay(ctx context.Context) {
 			return
 		case <-tick.C:
 		}
-		for at := range c.asked {
-			_, _ = c.ask(ctx, at, &peerv1.CallBackup{Step: peerv1.BackupStep_BACKUP_STEP_STAY, Id: c.id}) // reading notices a lost node
-		}
+		c.tell(ctx, peerv1.BackupStep_BACKUP_STEP_STAY)
 	}
 }
 
@@ -223,17 +223,21 @@ func (c *collector) stay(ctx context.Context) {
 func (c *collector) drop() {
 	ctx, cancel := context.WithTimeout(context.Background(), backupRelease)
 	defer cancel()
+	c.tell(ctx, peerv1.BackupStep_BACKUP_STEP_DROP)
+}
+
+// tell sends a step to all nodes that may keep states, and waits for their answers. It ignores errors:
+// reading notices a lost node, and states that were not dropped expire.
+func (c *collector) tell(ctx context.Context, step peerv1.BackupStep) {
 	var wg sync.WaitGroup
 	for at := range c.asked {
-		var groups []uint32
+		m := &peerv1.CallBackup{Step: step, Id: c.id}
 		for g := range c.groups {
-			if c.groups[g].at == at {
-				groups = append(groups, uint32(g))
+			if step == peerv1.BackupStep_BACKUP_STEP_DROP && c.groups[g].at == at {
+				m.Groups = append(m.Groups, uint32(g))
 			}
 		}
-		wg.Go(func() {
-			_, _ = c.ask(ctx, at, &peerv1.CallBackup{Step: peerv1.BackupStep_BACKUP_STEP_DROP, Id: c.id, Groups: groups}) // on an error the states expire
-		})
+		wg.Go(func() { _, _ = c.ask(ctx, at, m) })
 	}
 	wg.Wait()
 }

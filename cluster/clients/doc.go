@@ -16,5 +16,6 @@
 // # Bounds
 //
 // [Max] processes, and as many broken sessions. One identity gets at most seven eighths of the
-// places that it finds free. Pending final reports take at most 512 MiB, and 64 MiB per process.
+// places that it finds free. Pending final reports take at most 512 MiB, shared among identities in
+// the same way, and 64 MiB per process.
 package clients

@@ -31,8 +31,8 @@ type reportJournal struct {
 	mu              sync.Mutex
 	file            *journal.Journal // nil if it could not be opened, or is closed
 	sessions        map[sessionID]*sessionSlots
-	earlier         map[earlierSlot]quota.Units
-	list            []quota.RecoveredCounts // the source of earlier, until sweep forgets both
+	earlier         map[quota.Opening]quota.Units // of earlier processes; keys from slotKey
+	list            []quota.RecoveredCounts       // the source of earlier, until sweep forgets both
 	opened          quota.Time
 	unverified      []*unverified
 	unverifiedBytes int64
@@ -50,13 +50,6 @@ type keySlot struct {
 	epoch quota.Seq
 	total quota.Units
 	ended quota.Time // when the client closed the key; 0 while it is open
-}
-
-// earlierSlot identifies a slot of an earlier process of the node.
-type earlierSlot struct {
-	incarnation quota.Incarnation
-	key         quota.Key // from slotKey
-	epoch       quota.Seq
 }
 
 // unverified is an attachment to a dead node that was inherited here. When the node
@@ -82,7 +75,7 @@ const (
 )
 
 func (j *reportJournal) open(cfg *Config) {
-	j.sessions, j.earlier = map[sessionID]*sessionSlots{}, map[earlierSlot]quota.Units{}
+	j.sessions, j.earlier = map[sessionID]*sessionSlots{}, map[quota.Opening]quota.Units{}
 	if cfg.Dir == "" { // the node is never started
 		return
 	}
@@ -91,7 +84,7 @@ func (j *reportJournal) open(cfg *Config) {
 		cfg.Log.Error("no journal of clients: if the process dies, counts of a report may be booked twice", "err", err)
 		return
 	}
-	file, err := journal.Open(journal.Config{Dir: dir, Cluster: cfg.Cluster, Node: cfg.Self, Life: cfg.Incarnation, Logger: cfg.Log})
+	file, err := journal.Open(journal.Config{Dir: dir, Cluster: cfg.Cluster, Node: cfg.Self, Incarnation: cfg.Incarnation, Logger: cfg.Log})
 	if err != nil {
 		cfg.Log.Error("the journal of clients was damaged, or cannot be created", "err", err)
 	}
@@ -100,7 +93,7 @@ func (j *reportJournal) open(cfg *Config) {
 	}
 	j.file, j.list = file, file.Inherited()
 	for _, e := range j.list {
-		j.earlier[earlierSlot{e.Life, e.Key, e.Birth}] = e.Total
+		j.earlier[e.Opening] = e.Total
 	}
 }
 
@@ -216,9 +209,9 @@ func (j *reportJournal) sweep(now quota.Time) {
 	}
 	if len(j.list) > 0 && j.file != nil && now.Sub(j.opened) >= verifyFor {
 		for _, e := range j.list {
-			j.file.Settled(e.Key, e.Life, e.Birth)
+			j.file.Settled(e.Key, e.Incarnation, e.Epoch)
 		}
-		j.list, j.earlier = nil, map[earlierSlot]quota.Units{}
+		j.list, j.earlier = nil, map[quota.Opening]quota.Units{}
 	}
 }
 
@@ -233,7 +226,7 @@ func (j *reportJournal) booked(incarnation quota.Incarnation, r *quota.Report) [
 	for i := range r.Entries {
 		e := &r.Entries[i]
 		out[i] = -1
-		if u, ok := j.earlier[earlierSlot{incarnation, slotKey(at, e.Key), e.Epoch}]; ok {
+		if u, ok := j.earlier[quota.Opening{Key: slotKey(at, e.Key), Incarnation: incarnation, Epoch: e.Epoch}]; ok {
 			out[i] = int64(u)
 		} else if here != nil && here.keys[e.Key].epoch == e.Epoch {
 			out[i] = int64(here.keys[e.Key].total)
@@ -245,7 +238,7 @@ func (j *reportJournal) booked(incarnation quota.Incarnation, r *quota.Report) [
 // correctUnreported sets the unacknowledged use of each entry from the journal, if the
 // journal has the entry.
 func (j *reportJournal) correctUnreported(m *attach.Settlement) {
-	for i, u := range j.booked(m.Life, &m.Report) {
+	for i, u := range j.booked(m.Incarnation, &m.Report) {
 		e := &m.Report.Entries[i]
 		if u >= 0 {
 			e.Unreported = max(0, e.Used.Plus(e.Overdrawn)-quota.Units(u))
@@ -302,15 +295,8 @@ func (s *Service) verify() {
 		return
 	}
 	s.done.Go(func() {
-		ctx, cancel := context.WithCancel(context.Background())
-		defer cancel()
 		for _, d := range back {
-			select {
-			case <-s.stop:
-				return
-			default:
-			}
-			if err := s.verifyOne(ctx, d); err != nil {
+			if err := s.verifyOne(s.ctx, d); err != nil {
 				s.cfg.Log.Debug("final report to a dead node cannot be compared yet", "node", d.node, "err", err)
 				s.journal.mu.Lock()
 				s.journal.addUnverified(d)
@@ -323,7 +309,7 @@ func (s *Service) verify() {
 func (s *Service) verifyOne(ctx context.Context, d *unverified) error {
 	r := &d.Report
 	res, err := s.node.Call(ctx, d.node, &peerv1.Call{Body: &peerv1.Call_Client{Client: &peerv1.CallClient{
-		Client: string(r.From), Incarnation: uint64(r.Incarnation), Attachment: uint64(r.Term), NodeIncarnation: uint64(d.Life),
+		Client: string(r.From), Incarnation: uint64(r.Incarnation), Attachment: uint64(r.Term), NodeIncarnation: uint64(d.Incarnation),
 		Report: peerproto.EncodeReport(r), Booked: true,
 	}}})
 	if err != nil {

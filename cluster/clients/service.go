@@ -5,7 +5,6 @@ import (
 	"errors"
 	"log/slog"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -16,6 +15,7 @@ import (
 	"github.com/quorate/quorate/cluster/peercall"
 	"github.com/quorate/quorate/internal/attach"
 	"github.com/quorate/quorate/internal/clientledger"
+	"github.com/quorate/quorate/internal/fairshare"
 	"github.com/quorate/quorate/internal/peerproto"
 	"github.com/quorate/quorate/internal/quota"
 )
@@ -95,7 +95,7 @@ type Service struct {
 	inheriting map[sessionID]struct{}
 	ended      chan struct{} // closed when the last session ends while the node stops
 
-	waiting atomic.Int64 // bytes of pending settlements
+	settling *fairshare.Pool // bytes of pending settlements
 
 	peers   int // last number of clients sent to all sessions
 	news    news
@@ -104,8 +104,9 @@ type Service struct {
 	reports     prometheus.Counter
 	settlements *prometheus.CounterVec
 
-	stop chan struct{}
-	done sync.WaitGroup
+	ctx    context.Context // ends with Close
+	cancel context.CancelFunc
+	done   sync.WaitGroup
 }
 
 // news collects pending notifications to the sessions, and keys that leaders recall.
@@ -122,9 +123,10 @@ const maxNews = 4096
 
 // New returns a service without clients. Call Start to run it and Close to end it.
 func New(cfg Config, node Node) *Service {
+	ctx, cancel := context.WithCancel(context.Background())
 	s := &Service{
-		cfg: cfg, node: node, wake: make(chan struct{}, 1), stop: make(chan struct{}),
-		sessions: map[quota.NodeID]*session{}, owners: map[string]int{}, inheriting: map[sessionID]struct{}{},
+		cfg: cfg, node: node, wake: make(chan struct{}, 1), ctx: ctx, cancel: cancel,
+		sessions: map[quota.NodeID]*session{}, owners: map[string]int{}, settling: fairshare.NewPerFree(maxAllSettling), inheriting: map[sessionID]struct{}{},
 		reports: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "quorate_client_reports_total", Help: "Reports of client processes attached to this node.",
 		}),
@@ -152,7 +154,9 @@ func (s *Service) Start() { s.done.Go(s.run) }
 
 // Close stops the goroutines, waits for them, and closes the journal.
 func (s *Service) Close() error {
-	close(s.stop)
+	s.mu.Lock()
+	s.cancel() // with the lock held: no settlement starts after it
+	s.mu.Unlock()
 	s.done.Wait()
 	return s.journal.close()
 }
@@ -204,8 +208,7 @@ func (s *Service) Count() (clients, keys int) {
 // Attach starts an attachment of a client process; see attach.Host.
 func (s *Service) Attach(h *attach.Hello, out *attach.Outbox) (attach.Session, error) {
 	c := &session{Service: s, id: h.Client, owner: h.Owner, inc: h.Incarnation, term: h.Attachment, may: h.May, out: out, open: map[quota.Key]sentOverride{}}
-	c.settling.all = &s.waiting
-	c.settling.ctx, c.settling.cancel = context.WithCancel(context.Background())
+	c.settling.all, c.settling.owner = s.settling, c.owner
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.stopping {
@@ -224,27 +227,23 @@ func (s *Service) Attach(h *attach.Hello, out *attach.Outbox) (attach.Session, e
 		was.out.End(goodbye("the process has attached again"))
 		s.disown(was.owner)
 	}
+	c.settling.ctx, c.settling.cancel = context.WithCancel(s.ctx)
 	s.sessions[c.id] = c
 	s.owners[c.owner]++
 	s.wakeUp()
-	count, others := s.node.Members()
+	_, others := s.node.Members()
 	out.Put(&quoratev1.AttachResponse{Body: &quoratev1.AttachResponse_Hello{Hello: &quoratev1.NodeHello{
 		Node: string(s.cfg.Self), Incarnation: uint64(s.cfg.Incarnation), Cluster: s.cfg.Cluster, Others: others,
-		SyncNanos: int64(s.node.Sync()), LeaseNanos: int64(s.node.Lease()), Peers: uint64(s.ledger.Len() * max(1, count)),
+		SyncNanos: int64(s.node.Sync()), LeaseNanos: int64(s.node.Lease()), Peers: uint64(s.guessPeers()),
 	}}})
 	s.sendPeers()
 	c.sendLimits(s.node.Limits(), limitsCache{})
 	return c, nil
 }
 
-// sharePerFree is how many clients one identity may have at a node for each free place. An identity
-// thus gets at most seven eighths of the places that it finds, and one more identity always finds
-// some, however many others take all they can.
-const sharePerFree = 7
-
 // mayOwn reports whether an identity may have one more client here. s.mu must be held.
 func (s *Service) mayOwn(owner string) bool {
-	return owner == "" || s.owners[owner] < sharePerFree*(Max-len(s.sessions))
+	return owner == "" || s.owners[owner] < fairshare.PerFree*(Max-len(s.sessions))
 }
 
 func (s *Service) disown(owner string) {
@@ -286,7 +285,7 @@ func (s *Service) run() {
 	swept := s.node.Now()
 	for {
 		select {
-		case <-s.stop:
+		case <-s.ctx.Done():
 			return
 		case <-s.wake:
 		case <-timer.C:

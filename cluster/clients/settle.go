@@ -6,12 +6,12 @@ import (
 	"fmt"
 	"slices"
 	"sync"
-	"sync/atomic"
 
 	peerv1 "github.com/quorate/quorate/api/gen/quorate/peer/v1"
 	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
 	"github.com/quorate/quorate/internal/attach"
 	"github.com/quorate/quorate/internal/clientledger"
+	"github.com/quorate/quorate/internal/fairshare"
 	"github.com/quorate/quorate/internal/peerproto"
 	"github.com/quorate/quorate/internal/quota"
 )
@@ -19,9 +19,10 @@ import (
 // settling holds the pending settlements of one session. One goroutine
 // carries them out, one after the other.
 type settling struct {
-	ctx    context.Context // ends with the session
+	ctx    context.Context // ends with the session or the Service
 	cancel context.CancelFunc
-	all    *atomic.Int64 // bytes of all sessions
+	all    *fairshare.Pool // bytes of all sessions
+	owner  string          // identity that they are charged to
 
 	mu    sync.Mutex
 	list  []*finalReport // complete; the first is being settled
@@ -37,8 +38,8 @@ type finalReport struct {
 	incomplete bool // a part is missing or found no room; the following parts are dropped too
 }
 
-// Bounds of pending settlements in bytes, of one session and of all. The process repeats a
-// settlement that finds no room.
+// Bounds of pending settlements in bytes, of one session and of all, which their owners share. The
+// process repeats a settlement that finds no room.
 const (
 	maxSettling    = 64 << 20
 	maxAllSettling = 512 << 20
@@ -86,11 +87,7 @@ func settlementSize(r *quota.Report) int64 {
 
 // book counts the bytes of a part, or returns false if there is no room. mu must be held.
 func (q *settling) book(l *finalReport, size int64) bool {
-	if q.bytes+size > maxSettling {
-		return false
-	}
-	if q.all.Add(size) > maxAllSettling {
-		q.all.Add(-size)
+	if q.bytes+size > maxSettling || q.all.Take(q.owner, size) != fairshare.NotFull {
 		return false
 	}
 	q.bytes, l.bytes = q.bytes+size, l.bytes+size
@@ -102,7 +99,7 @@ func (q *settling) free(l *finalReport) {
 	if l == nil {
 		return
 	}
-	q.all.Add(-l.bytes)
+	q.all.Give(q.owner, l.bytes)
 	q.bytes -= l.bytes
 	l.parts, l.bytes = nil, 0
 }
@@ -130,8 +127,13 @@ func (q *settling) end() {
 
 // Settle implements attach.Session.
 func (s *session) Settle(m *attach.Settlement) {
-	if s.settling.add(m) {
-		go s.settleAll()
+	if !s.settling.add(m) {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.ctx.Err() == nil {
+		s.done.Go(s.settleAll)
 	}
 }
 
@@ -188,7 +190,7 @@ func (s *Service) settle(ctx context.Context, parts []attach.Settlement) (outcom
 func (s *Service) settleOwn(ctx context.Context, parts []attach.Settlement) error {
 	for i := range parts {
 		m := &parts[i]
-		if m.Life != s.cfg.Incarnation {
+		if m.Incarnation != s.cfg.Incarnation {
 			s.journal.correctUnreported(m)
 			continue
 		}
@@ -203,7 +205,7 @@ func (s *Service) settleOwn(ctx context.Context, parts []attach.Settlement) erro
 			return err
 		}
 	}
-	if parts[0].Life == s.cfg.Incarnation {
+	if parts[0].Incarnation == s.cfg.Incarnation {
 		return nil
 	}
 	return s.inherit(ctx, parts)
@@ -232,7 +234,7 @@ func (s *Service) inheritNow(parts []attach.Settlement) {
 // inherit books what a dead process had not acknowledged, unless another node has
 // done so: the client may have started the settlement there.
 func (s *Service) inherit(ctx context.Context, parts []attach.Settlement) error {
-	r, incarnation := &parts[0].Report, parts[0].Life
+	r, incarnation := &parts[0].Report, parts[0].Incarnation
 	done, err := s.beginInheriting(r)
 	switch {
 	case errors.Is(err, errSettled): // a repetition
@@ -299,7 +301,7 @@ func (s *Service) beginInheriting(r *quota.Report) (done func(), err error) {
 func (s *Service) relaySettlement(ctx context.Context, m *attach.Settlement) error {
 	c := &peerv1.CallClient{
 		Client: string(m.Report.From), Incarnation: uint64(m.Report.Incarnation), Attachment: uint64(m.Report.Term),
-		NodeIncarnation: uint64(m.Life), Report: peerproto.EncodeReport(&m.Report),
+		NodeIncarnation: uint64(m.Incarnation), Report: peerproto.EncodeReport(&m.Report),
 	}
 	settled, err := s.callClient(ctx, m.Node, c)
 	if err == nil && !settled {
@@ -326,7 +328,7 @@ func (s *Service) onClient(ctx context.Context, _ quota.NodeID, c *peerv1.CallCl
 	if c.GetBooked() {
 		return &peerv1.CallClientResult{Booked: s.journal.booked(quota.Incarnation(c.GetNodeIncarnation()), &r)}, nil
 	}
-	err := s.settleOwn(ctx, []attach.Settlement{{Node: s.cfg.Self, Life: quota.Incarnation(c.GetNodeIncarnation()), Report: r}})
+	err := s.settleOwn(ctx, []attach.Settlement{{Node: s.cfg.Self, Incarnation: quota.Incarnation(c.GetNodeIncarnation()), Report: r}})
 	return &peerv1.CallClientResult{Settled: err == nil}, err
 }
 

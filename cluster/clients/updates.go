@@ -211,10 +211,14 @@ func (s *session) sendList(list []*quoratev1.ClientOverride) {
 	}
 }
 
+// clientOverride returns the message for the override of a key; nil revokes it. It says what the
+// override does, and not why or by whom: clients need the permission limits.read to learn that.
 func clientOverride(k quota.Key, o *quota.Override) *quoratev1.ClientOverride {
 	out := &quoratev1.ClientOverride{Key: limitproto.EncodeKey(k)}
 	if o != nil {
-		out.Override = &raftlogv1.StoredOverride{Key: out.Key, Rule: limitproto.EncodeRule(o)}
+		does := *o
+		does.Comment, does.By, does.At = "", "", 0
+		out.Override = &raftlogv1.StoredOverride{Key: out.Key, Rule: limitproto.EncodeRule(&does)}
 	}
 	return out
 }

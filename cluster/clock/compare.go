@@ -140,7 +140,7 @@ func (c *Clock) Faults() (out []string) {
 			aheadOf(off), steerEvery*maxSteer/1_000_000))
 	}
 	if by := c.Correction(); by != 0 {
-		return append(out, fmt.Sprintf("the wall clock is %s those of most nodes, which this node goes by: set it, and keep it right with NTP", aheadOf(-by)))
+		return append(out, fmt.Sprintf("the wall clock is %s those of most nodes, which this node follows: set it, and keep it correct with NTP", aheadOf(-by)))
 	}
 	if agreed {
 		return out

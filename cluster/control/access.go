@@ -77,16 +77,12 @@ func (s *Store) changeSecurity(ctx context.Context, c *raftlogv1.ChangeSecurity)
 		}
 		return out
 	}
-	out, err := s.propose(ctx, p)
+	res, err := proposeFor[rbac.Result](ctx, s, "security", p)
+	if err == nil {
+		err = res.Err
+	}
 	if err != nil {
 		return false, err
-	}
-	res, ok := out.(rbac.Result)
-	if !ok {
-		return false, fmt.Errorf("security: the log answered %v", out)
-	}
-	if res.Err != nil {
-		return false, res.Err
 	}
 	s.securityEverywhere(ctx, res.Revision)
 	return res.Changed || here.Changed, nil

@@ -36,13 +36,9 @@ func (s *Store) ChangeLimits(ctx context.Context, c quota.Change) (v quota.Versi
 	if err != nil {
 		return v, false, err
 	}
-	out, err := s.propose(ctx, p)
+	res, err := proposeFor[limitsResult](ctx, s, "limits", p)
 	if err != nil {
 		return v, false, err
-	}
-	res, ok := out.(limitsResult)
-	if !ok {
-		return v, false, fmt.Errorf("limits: the log answered %v", out)
 	}
 	if res.err == nil {
 		s.waitSpread(ctx, res.version.Number)

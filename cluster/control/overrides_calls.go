@@ -146,13 +146,9 @@ func (s *Store) changeOverrides(ctx context.Context, cmd *raftlogv1.MetaCommand)
 		return &peerv1.Call{Body: &peerv1.Call_Overrides{Overrides: &peerv1.CallOverrides{Command: command}}}
 	}
 	p.result = func(c *peerv1.Call) any { return decodeOverridesResult(c.GetOverridesResult()) }
-	out, err := s.propose(ctx, p)
+	res, err := proposeFor[overridesResult](ctx, s, "overrides", p)
 	if err != nil {
 		return overridesResult{}, err
-	}
-	res, ok := out.(overridesResult)
-	if !ok {
-		return res, fmt.Errorf("overrides: the log answered %v", out)
 	}
 	s.waitHere(ctx, func() bool { return s.machine.overrides.Load().revision >= res.revision })
 	return res, res.err

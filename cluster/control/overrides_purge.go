@@ -23,7 +23,7 @@ func (s *Store) purger() {
 	defer wake.Stop()
 	for {
 		select {
-		case <-s.stop:
+		case <-s.ctx.Done():
 			return
 		case <-wake.C:
 		}
@@ -51,7 +51,7 @@ func (s *Store) purge(now quota.Time) {
 	if _, _, serving := g.Leader(); !serving {
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), proposeTimeout)
+	ctx, cancel := context.WithTimeout(s.ctx, proposeTimeout)
 	defer cancel()
 	_, err := s.ApplyMeta(ctx, snapshotio.Encode(&raftlogv1.MetaCommand{Change: &raftlogv1.MetaCommand_PurgeOverrides{
 		PurgeOverrides: &raftlogv1.PurgeOverrides{BeforeUnixNanos: int64(now)},

@@ -15,7 +15,8 @@ import (
 )
 
 // LoadPolicies stores a config of 1 to account.MaxPolicies policies. If a config with its ID
-// exists, it returns at once, without looking at the content. An empty version is replaced by
+// exists, it changes nothing and does not look at the content; since this node may have missed a
+// purge, it asks the meta leader first. An empty version is replaced by
 // account.HashPolicies of the policies. stored is the ID with its version, and created reports
 // whether this call stored the config. The caller must have validated the ID and the policies.
 //
@@ -26,6 +27,11 @@ import (
 func (s *Store) LoadPolicies(ctx context.Context, by string, id account.ConfigID, policies map[account.PolicyKey]account.Policy) (stored account.ConfigID, created bool, err error) {
 	if id.Version == "" {
 		id.Version = account.HashPolicies(policies)
+	}
+	if s.machine.Policies.Load().Find(id) != nil {
+		if err := s.catchUp(ctx); err != nil {
+			return id, false, err
+		}
 	}
 	t := s.machine.Policies.Load()
 	if t.Find(id) != nil {

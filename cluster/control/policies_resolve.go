@@ -44,9 +44,9 @@ func (t *policyTable) resolve(refs []account.PolicyRef) (found []*account.Policy
 // caller that arrives while one is in flight waits for the next, because the answer does not cover
 // what was loaded since.
 type catchUps struct {
-	mu   sync.Mutex
-	busy bool
-	next *catchUp // of the callers that arrived since, or nil
+	mu      sync.Mutex
+	next    *catchUp      // joined by callers that arrive now, or nil
+	waiting chan *catchUp // holds next; one place
 }
 
 // catchUp is one question to the meta leader.
@@ -57,53 +57,41 @@ type catchUp struct {
 
 // catchUp waits until this node has applied all policies that were committed when it was called.
 func (s *Store) catchUp(ctx context.Context) error {
-	q := s.joinCatchUp()
+	q := s.catchUps.join()
 	select {
 	case <-q.done:
 		return q.err
 	case <-ctx.Done():
 		return &quota.NoLeaderError{Reason: "the meta group did not say whether the policy is loaded: " + ctx.Err().Error()}
-	case <-s.stop:
+	case <-s.ctx.Done():
 		return &quota.NoLeaderError{Reason: "this node is stopping"}
 	}
 }
 
-func (s *Store) joinCatchUp() *catchUp {
-	c := &s.catchUps
+// join returns the question that is asked next.
+func (c *catchUps) join() *catchUp {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.next == nil {
 		c.next = &catchUp{done: make(chan struct{})}
-	}
-	if !c.busy {
-		c.busy = true
-		go s.runCatchUps()
+		c.waiting <- c.next
 	}
 	return c.next
 }
 
-// pop returns the waiting callers' question. It returns nil, and clears busy, if no caller waits.
-func (c *catchUps) pop() *catchUp {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	q := c.next
-	c.next, c.busy = nil, q != nil
-	return q
-}
-
-// runCatchUps asks the leader until no caller waits.
+// runCatchUps asks the meta leader, one question at a time.
 func (s *Store) runCatchUps() {
-	ctx, cancel := context.WithCancel(context.Background())
-	defer cancel()
-	go func() {
+	c := &s.catchUps
+	for {
 		select {
-		case <-s.stop:
-			cancel()
-		case <-ctx.Done():
+		case <-s.ctx.Done():
+			return
+		case q := <-c.waiting:
+			c.mu.Lock()
+			c.next = nil // later callers need a later answer
+			c.mu.Unlock()
+			_, q.err = s.awaitCommitted(s.ctx)
+			close(q.done)
 		}
-	}()
-	for q := s.catchUps.pop(); q != nil; q = s.catchUps.pop() {
-		_, q.err = s.awaitCommitted(ctx)
-		close(q.done)
 	}
 }

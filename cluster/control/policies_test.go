@@ -2,6 +2,7 @@ package control
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -15,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	peerv1 "github.com/quorate/quorate/api/gen/quorate/peer/v1"
 	raftlogv1 "github.com/quorate/quorate/api/gen/quorate/raftlog/v1"
 	"github.com/quorate/quorate/internal/account"
 	"github.com/quorate/quorate/internal/filltest"
@@ -215,6 +217,45 @@ func TestListPolicies(t *testing.T) {
 				t.Errorf("%d realms after %v: %v, want %v", limit, after, got, want)
 			}
 		}
+	}
+}
+
+// late is a node that has missed a purge until it asks the meta leader, n2.
+type late struct {
+	Node
+	m     *Machine
+	purge []byte
+}
+
+func (n *late) MetaGroup() Group                          { return nil }
+func (n *late) MetaLeader() quota.NodeID                  { return "n2" }
+func (n *late) Now() quota.Time                           { return 5 }
+func (n *late) Behind(func(Progress) bool) []quota.NodeID { return nil }
+
+func (n *late) Call(_ context.Context, _ quota.NodeID, c *peerv1.Call) (*peerv1.Call, error) {
+	if load := c.GetPolicies(); load != nil {
+		res := encodePoliciesResult(policiesResultOf(n.m.Apply(1, 1, load.GetCommand())))
+		return &peerv1.Call{Body: &peerv1.Call_PoliciesResult{PoliciesResult: res}}, nil
+	}
+	n.m.Apply(1, 1, n.purge)
+	return &peerv1.Call{Body: &peerv1.Call_PoliciesRevisionResult{PoliciesRevisionResult: &peerv1.CallPoliciesRevisionResult{
+		Revision: n.m.Policies.Load().Revision,
+	}}}, nil
+}
+
+// TestLoadAfterMissedPurge: a node that has missed the purge of a config stores the config again.
+func TestLoadAfterMissedPurge(t *testing.T) {
+	m := quietMeta()
+	m.applyPolicies(t, loadCommand(policies("#1", 1)))
+	s := NewStore("n1", &late{m: m, purge: snapshotio.Encode(purgePoliciesCommand(configID("#1")))}, m, slog.New(slog.DiscardHandler))
+	s.Start()
+	defer s.Close()
+	id, created, err := s.LoadPolicies(t.Context(), "user:ann", configID("#1"), somePolicies(2))
+	if err != nil || !created || id != configID("#1") {
+		t.Fatalf("%v, %v, %v", id, created, err)
+	}
+	if c := m.Policies.Load().Find(id); c == nil || len(c.policies) != 2 {
+		t.Errorf("stored %+v", c)
 	}
 }
 

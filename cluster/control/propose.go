@@ -65,6 +65,16 @@ func (s *Store) propose(ctx context.Context, p proposal) (any, error) {
 	})
 }
 
+// proposeFor is propose for a change whose result is a T; what names the changed state in an error.
+func proposeFor[T any](ctx context.Context, s *Store, what string, p proposal) (T, error) {
+	out, err := s.propose(ctx, p)
+	res, ok := out.(T)
+	if err == nil && !ok {
+		err = fmt.Errorf("%s: the log answered %v", what, out)
+	}
+	return res, err
+}
+
 // untilDone retries until try succeeds. After ten seconds or when ctx ends, it returns a
 // NoLeaderError, in which what names the action that the meta group did not take.
 func untilDone[T any](ctx context.Context, what string, try func(context.Context) (T, error)) (T, error) {
@@ -101,21 +111,31 @@ func (s *Store) ApplyMeta(ctx context.Context, cmd []byte) (any, error) {
 	}
 	res, err := g.Apply(ctx, cmd)
 	if err == nil {
-		go s.spreadCommit()
+		select {
+		case s.committed <- struct{}{}:
+		default:
+		}
 	}
 	return res, err
 }
 
 var advanceCommit = snapshotio.Encode(&raftlogv1.MetaCommand{Change: &raftlogv1.MetaCommand_AdvanceCommit{AdvanceCommit: &raftlogv1.AdvanceCommit{}}})
 
-// spreadCommit makes the followers apply the last commit at once: they learn of it with the next
+// spreadCommits makes the followers apply each commit at once: they learn of it with the next
 // entry. Without such an entry, that would take the group's commit timeout of a hundred
-// milliseconds or more.
-func (s *Store) spreadCommit() {
-	ctx, cancel := context.WithTimeout(context.Background(), proposeTimeout)
-	defer cancel()
-	if g := s.node.MetaGroup(); g != nil {
-		_, _ = g.Apply(ctx, advanceCommit) // best effort
+// milliseconds or more. Commits that arrive during one such entry share the next.
+func (s *Store) spreadCommits() {
+	for {
+		select {
+		case <-s.ctx.Done():
+			return
+		case <-s.committed:
+		}
+		if g := s.node.MetaGroup(); g != nil {
+			ctx, cancel := context.WithTimeout(s.ctx, proposeTimeout)
+			_, _ = g.Apply(ctx, advanceCommit) // best effort
+			cancel()
+		}
 	}
 }
 

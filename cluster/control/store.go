@@ -46,23 +46,35 @@ type Store struct {
 	machine *Machine
 	log     *slog.Logger
 
-	catchUps catchUps
-	stop     chan struct{}
-	done     sync.WaitGroup // waits for the purger
+	catchUps  catchUps
+	committed chan struct{} // holds a token after a commit; see spreadCommits
+
+	ctx    context.Context // ends with Close
+	cancel context.CancelFunc
+	done   sync.WaitGroup // waits for the goroutines of Start
 }
 
 // NewStore returns a Store for the node's replica of the machine. The caller must Start and Close
 // it.
 func NewStore(self quota.NodeID, node Node, machine *Machine, log *slog.Logger) *Store {
-	return &Store{self: self, node: node, machine: machine, log: log, stop: make(chan struct{})}
+	ctx, cancel := context.WithCancel(context.Background())
+	return &Store{
+		self: self, node: node, machine: machine, log: log, ctx: ctx, cancel: cancel,
+		catchUps: catchUps{waiting: make(chan *catchUp, 1)}, committed: make(chan struct{}, 1),
+	}
 }
 
-// Start starts the deletion of expired overrides.
-func (s *Store) Start() { s.done.Go(s.purger) }
+// Start starts the background work: the deletion of expired overrides, the questions to the meta
+// leader about policies, and the spreading of commits.
+func (s *Store) Start() {
+	s.done.Go(s.purger)
+	s.done.Go(s.runCatchUps)
+	s.done.Go(s.spreadCommits)
+}
 
-// Close ends every wait and the deletion of expired overrides. Start need not have been called.
+// Close ends the background work and every wait for it. Start need not have been called.
 func (s *Store) Close() {
-	close(s.stop)
+	s.cancel()
 	s.done.Wait()
 }
 

@@ -243,7 +243,7 @@ func (d *Decider) Draw(k quota.Key, want int64) (got int64) {
 			d.Wake()
 		}
 	}
-	if l == nil || !l.MayAsk() {
+	if l == nil || !l.MayAsk() || l.Ceiling == quota.Soft && !l.AsksLeader() {
 		return got
 	}
 	// The leader admits a request whole or not at all: where all that is missing is too much, half may do.

@@ -95,6 +95,11 @@ func (d *Decider) askUnless(unasked *sync.Map, a quota.Ask, wait time.Duration) 
 	return out, err
 }
 
+// pace is the time after which a message no longer holds back the next one. With a shorter round trip, one
+// message is in flight for a range; with a longer one, requests do not wait for the answers to earlier ones.
+// Each message ends within Config.AskWait, so at most AskWait/pace of them are in flight.
+const pace = 5 * time.Millisecond
+
 // maxQueue bounds the decide requests that wait for one range; at most half of them are about one key.
 const maxQueue = 4096
 
@@ -107,8 +112,8 @@ type decideRequest struct {
 	done   chan struct{}
 }
 
-// askQueue batches the decide requests for one range. One message is in flight at a time; requests that
-// arrive while it is leave together in the next.
+// askQueue batches the decide requests for one range: requests that arrive while a message is in flight
+// leave together in the next one, within pace.
 type askQueue struct {
 	mu       sync.Mutex
 	requests []*decideRequest
@@ -173,14 +178,30 @@ func (q *askQueue) removed(req *decideRequest) {
 
 // askAll sends queued requests until the queue is empty.
 func (d *Decider) askAll(r quota.RangeID, q *askQueue) {
+	timer := time.NewTimer(pace)
+	defer timer.Stop()
 	for batch := q.next(); batch != nil; batch = q.next() {
-		answers, err := d.askLeader(r, batch)
-		for i, req := range batch {
-			if req.err = err; err == nil {
-				req.answer = peerproto.DecodeAnswer(answers[i])
-			}
-			close(req.done)
+		answered := make(chan struct{})
+		d.done.Go(func() { // askAll is one of d.done, so that Close waits for this too
+			defer close(answered)
+			d.deliver(r, batch)
+		})
+		timer.Reset(pace)
+		select {
+		case <-answered:
+		case <-timer.C:
 		}
+	}
+}
+
+// deliver sends requests to the leader in one message and hands out the answers.
+func (d *Decider) deliver(r quota.RangeID, batch []*decideRequest) {
+	answers, err := d.askLeader(r, batch)
+	for i, req := range batch {
+		if req.err = err; err == nil {
+			req.answer = peerproto.DecodeAnswer(answers[i])
+		}
+		close(req.done)
 	}
 }
 

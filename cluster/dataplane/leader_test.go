@@ -3,8 +3,11 @@ package dataplane
 import (
 	"context"
 	"log/slog"
+	"slices"
+	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -57,6 +60,65 @@ func TestCloseEndsQuestions(t *testing.T) {
 	}
 	if _, err := d.ask(quota.Ask{Key: quota.Key{Key: "k"}}, time.Minute); err == nil {
 		t.Error("a question to a closed node")
+	}
+}
+
+// farNode knows a leader that admits everything after a round trip.
+type farNode struct {
+	noNode
+	roundTrip                  time.Duration
+	messages, inFlight, atOnce atomic.Int32
+}
+
+func (n *farNode) Leader(quota.RangeID) quota.NodeID { return "n2" }
+
+func (n *farNode) Call(_ context.Context, _ quota.NodeID, c *peerv1.Call) (*peerv1.Call, error) {
+	n.messages.Add(1)
+	n.atOnce.Store(max(n.atOnce.Load(), n.inFlight.Add(1)))
+	time.Sleep(n.roundTrip)
+	n.inFlight.Add(-1)
+	return &peerv1.Call{Body: &peerv1.Call_AskResult{AskResult: &peerv1.CallAskResult{
+		Answers: slices.Repeat([]*peerv1.AskAnswer{{Allowed: true}}, len(c.GetAsk().Asks)),
+	}}}, nil
+}
+
+// TestFarLeader checks that a decide request to a leader far away takes one round trip and at most pace, and
+// that requests to a near one share messages, one at a time.
+func TestFarLeader(t *testing.T) {
+	for _, c := range []struct {
+		roundTrip, wait time.Duration
+		messages, most  int32
+	}{
+		{4 * time.Millisecond, 8 * time.Millisecond, 260, 1},
+		{70 * time.Millisecond, 75 * time.Millisecond, 210, 15},
+		{200 * time.Millisecond, 205 * time.Millisecond, 210, 41},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			d := alone(t, limit("soft", 10, quota.Soft))
+			defer d.Close()
+			n := &farNode{roundTrip: c.roundTrip}
+			d.node = n
+			d.cfg.Replicas = replica.New(&replica.Config{
+				Self: "n1", Ranges: 1, Now: d.now, AskWait: time.Minute, Log: slog.New(slog.DiscardHandler), Registry: prometheus.NewRegistry(),
+			}, nil)
+			var longest atomic.Int64
+			var all sync.WaitGroup
+			for range 1000 {
+				all.Go(func() {
+					began := time.Now()
+					if a, err := d.ask(quota.Ask{Key: quota.Key{Key: "k"}}, time.Minute); err != nil || !a.Allowed {
+						t.Errorf("%+v, %v", a, err)
+					}
+					longest.Store(max(longest.Load(), int64(time.Since(began))))
+				})
+				time.Sleep(time.Millisecond)
+			}
+			all.Wait()
+			if w := time.Duration(longest.Load()); w > c.wait || n.messages.Load() > c.messages || n.atOnce.Load() > c.most {
+				t.Errorf("round trip %v: waited %v, at most %v expected; %d messages, at most %d; %d at a time, at most %d",
+					c.roundTrip, w, c.wait, n.messages.Load(), c.messages, n.atOnce.Load(), c.most)
+			}
+		})
 	}
 }
 

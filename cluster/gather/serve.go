@@ -42,7 +42,7 @@ type served struct {
 	unsent uint64
 }
 
-var errTooMany = errors.New("this node serves as many watches of events as it may")
+var errTooMany = errors.New("this node has reached its bound on watches of events")
 
 // answerEvents returns the next events of a watch, and waits up to pollTime for the first.
 func (s *Service) answerEvents(ctx context.Context, from quota.NodeID, c *peerv1.CallEvents) (*peerv1.CallEventsResult, error) {

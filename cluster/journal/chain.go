@@ -11,8 +11,8 @@ import (
 // Forever is the result of [Journal.Known] on a node whose journal has always been whole.
 const Forever = 10 * 365 * 24 * time.Hour
 
-// Known returns the period up to now for which everything that earlier processes counted on durable
-// keys is in the journal or was committed. At Open, the period starts again if counts of the last
+// Known returns the period up to now, by the wall clock, for which everything that earlier processes
+// counted on durable keys is in the journal or was committed. At Open, the period starts again if counts of the last
 // process may be missing: because there is no file or a damaged one, because it had no slot for a
 // key, or because the machine was rebooted and the process had not closed the journal, so that
 // parts may not have reached the disk.
@@ -26,11 +26,11 @@ func (j *Journal) Known() time.Duration {
 // begin records this process in the header and syncs that the journal is not closed.
 func (j *Journal) begin(anew bool) error {
 	h, boot := j.head, bootID()
-	whole := !anew && h.life == uint64(j.cfg.Prior) && h.missed == 0 && (h.clean == 1 || h.boot != 0 && h.boot == boot)
+	whole := !anew && h.incarnation == uint64(j.cfg.Prior) && h.missed == 0 && (h.clean == 1 || h.boot != 0 && h.boot == boot)
 	if !whole && j.cfg.Prior != 0 {
 		h.broken = time.Now().UnixNano()
 	}
-	h.life, h.boot, h.clean, h.missed = uint64(j.cfg.Life), boot, 0, 0
+	h.incarnation, h.boot, h.clean, h.missed = uint64(j.cfg.Incarnation), boot, 0, 0
 	return j.file.Sync()
 }
 

@@ -36,7 +36,7 @@ func TestKnown(t *testing.T) {
 	}
 	for name, c := range map[string]struct {
 		between func(t *testing.T, dir string, j *Journal)
-		prior   quota.Incarnation // prior life that the second process is given
+		prior   quota.Incarnation // that the second process is given
 		want    bool
 	}{
 		"closed":              {func(_ *testing.T, _ string, j *Journal) { j.Close() }, 1, true},
@@ -58,14 +58,14 @@ func TestKnown(t *testing.T) {
 				t.Errorf("a new node knows %v; want all", got)
 			}
 			c.between(t, dir, first)
-			for life := quota.Incarnation(3); life < 5; life++ {
-				cfg := config(dir, life)
-				if cfg.Prior = c.prior; life == 4 {
+			for inc := quota.Incarnation(3); inc < 5; inc++ {
+				cfg := config(dir, inc)
+				if cfg.Prior = c.prior; inc == 4 {
 					cfg.Prior = 3
 				}
 				j, _ := Open(cfg) // the error reports a damaged file
 				if got := j.Known(); (got == Forever) != c.want || !c.want && got > time.Minute {
-					t.Errorf("process %d knows %v; want all: %v", life, got, c.want)
+					t.Errorf("process %d knows %v; want all: %v", inc, got, c.want)
 				}
 				j.Close()
 			}

@@ -101,5 +101,5 @@ func TestDeath(t *testing.T) {
 	if most == 0 {
 		t.Error("no process lived long enough to count")
 	}
-	t.Logf("the longest life counted to %d", most)
+	t.Logf("the highest count of a process was %d", most)
 }

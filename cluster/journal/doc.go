@@ -12,9 +12,9 @@
 // The file uses the machine's byte order, since it never leaves the machine.
 //
 //	header, 4096 bytes   magic, version, sizes, cluster, node and their check;
-//	                     life of the last process that opened it, steps; boot of
-//	                     the machine, closed, missed, and when it was last broken
-//	steps of 1024 slots  512 bytes each: owner (key, life, birth) and two halves
+//	                     incarnation of the last process that opened it, steps;
+//	                     boot of the machine, closed, missed, last broken
+//	steps of 1024 slots  512 bytes each: owner (key, incarnation, epoch) and two halves
 //
 // A slot is in use if its ID is not 0. The ID is a hash of the slot's owner; it is stored last when
 // a slot is claimed and cleared first when it is released. Each half holds one state of the counts,
@@ -22,12 +22,12 @@
 // at whatever instruction the process dies, one half is whole. A reader takes the newest whole
 // half. So a slot in use without a whole half is damaged; a crash never causes that.
 //
-// # Lives
+// # Incarnations
 //
-// A slot records the life of the process that counted it. Open takes over the slots in use as they
+// A slot records the incarnation of the process that counted it. Open takes over the slots in use as they
 // are and hands them to the leaders again until these have committed them; new counts go to free
 // slots. Nothing is copied or moved, so a process that dies during the takeover loses nothing,
-// however often that happens: several earlier lives can coexist in one file.
+// however often that happens: one file can hold the counts of several earlier processes.
 //
 // # Whole or broken
 //

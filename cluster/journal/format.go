@@ -30,8 +30,8 @@ type header struct {
 	cluster, node                       [quota.MaxNameLen]byte // padded with 0
 	check                               uint64
 
-	life  uint64 // of the last process that opened the file
-	steps uint64 // allocated steps
+	incarnation uint64 // of the last process that opened the file
+	steps       uint64 // allocated steps
 
 	boot   uint64 // boot ID of the machine when that process opened it; 0 is unknown
 	clean  uint64 // 1: that process closed and synced it
@@ -40,13 +40,13 @@ type header struct {
 	_      [headerSize - 11*8 - 2*quota.MaxNameLen]byte
 }
 
-// slot holds the counts of one key in one life of a process.
+// slot holds the counts of one key in one process.
 type slot struct {
-	id          uint64 // hash of the owner; 0 is free
-	life, birth uint64
-	lens        [4]uint16 // of namespace, limit and key in text; the last is 0
-	halves      [2]half
-	text        [maxText]byte
+	id                 uint64 // hash of the owner; 0 is free
+	incarnation, epoch uint64
+	lens               [4]uint16 // of namespace, limit and key in text; the last is 0
+	halves             [2]half
+	text               [maxText]byte
 }
 
 // half is one state of the counts.
@@ -124,6 +124,8 @@ type content struct {
 }
 
 // decode reads a whole file. The error lists all faults; the returned content is valid even then.
+// A power failure can keep a slot and lose the header's number of steps, so decode also reads the
+// slots beyond those steps.
 func decode(data []byte, cluster string, node quota.NodeID) (content, error) {
 	var h header
 	if len(data) < headerSize {
@@ -134,30 +136,27 @@ func decode(data []byte, cluster string, node quota.NodeID) (content, error) {
 		return content{}, err
 	}
 	c := content{steps: int(h.steps)}
-	seen := map[who]int{}
+	seen := map[quota.Opening]int{}
 	var errs []error
 	if want := headerSize + c.steps*stepSize; len(data) < want {
 		errs = append(errs, fmt.Errorf("is truncated: %d bytes; must be %d", len(data), want))
 	}
 	bad := 0
-	for i := range c.steps * stepSlots {
+	for i := 0; headerSize+i*slotSize < len(data); i++ {
 		from := headerSize + i*slotSize
-		if from+slotSize > len(data) {
-			break
-		}
 		var s slot
 		copy(bytesOf(&s), data[from:])
 		if s.id == 0 {
 			continue
 		}
 		e, err := s.read()
-		w := who{e.Key, e.Life, e.Birth}
-		if first, twice := seen[w]; err == nil && twice {
+		if first, twice := seen[e.Opening]; err == nil && twice {
 			err = fmt.Errorf("says what slot %d says: %v", first, e.Key)
 		}
 		if err == nil {
-			seen[w] = i
+			seen[e.Opening] = i
 			c.used = append(c.used, found{i, e})
+			c.steps = max(c.steps, i/stepSlots+1)
 			continue
 		}
 		if bad++; bad <= maxNamed {
@@ -173,9 +172,10 @@ func decode(data []byte, cluster string, node quota.NodeID) (content, error) {
 // maxNamed bounds the slots that an error names.
 const maxNamed = 4
 
-// write records the key as the owner of s. The slot must be free.
-func (s *slot) write(k quota.Key, life quota.Incarnation, birth quota.Seq) {
-	s.life, s.birth = uint64(life), uint64(birth)
+// write records the owner of s. The slot must be free.
+func (s *slot) write(o quota.Opening) {
+	k := &o.Key
+	s.incarnation, s.epoch = uint64(o.Incarnation), uint64(o.Epoch)
 	s.lens = [4]uint16{uint16(len(k.Namespace)), uint16(len(k.Limit)), uint16(len(k.Key))}
 	n := copy(s.text[:], k.Namespace)
 	n += copy(s.text[n:], k.Limit)
@@ -186,7 +186,7 @@ func (s *slot) write(k quota.Key, life quota.Incarnation, birth quota.Seq) {
 func (s *slot) hash() uint64 {
 	f := fnv.New64a()
 	end := unsafe.Offsetof(s.text) + uintptr(s.textLen())
-	_, _ = f.Write(bytesOf(s)[unsafe.Offsetof(s.life):unsafe.Offsetof(s.halves)]) // a hash never fails
+	_, _ = f.Write(bytesOf(s)[unsafe.Offsetof(s.incarnation):unsafe.Offsetof(s.halves)]) // a hash never fails
 	_, _ = f.Write(bytesOf(s)[unsafe.Offsetof(s.text):end])
 	return max(f.Sum64(), 1)
 }
@@ -195,7 +195,7 @@ func (s *slot) textLen() int { return int(s.lens[0]) + int(s.lens[1]) + int(s.le
 
 // read decodes a slot in use. It returns an error if a check fails.
 func (s *slot) read() (quota.RecoveredCounts, error) {
-	e := quota.RecoveredCounts{Life: quota.Incarnation(s.life), Birth: quota.Seq(s.birth)}
+	e := quota.RecoveredCounts{Opening: quota.Opening{Incarnation: quota.Incarnation(s.incarnation), Epoch: quota.Seq(s.epoch)}}
 	if n := s.textLen(); n > maxText || s.lens[3] != 0 {
 		return e, fmt.Errorf("its texts are %d bytes long; at most %d", n, maxText)
 	}

@@ -6,11 +6,12 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+	"unsafe"
 
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// FuzzOpen opens arbitrary file content. Open never panics, and the next life finds again whatever
+// FuzzOpen opens arbitrary file content. Open never panics, and the next process finds again whatever
 // it accepts as whole.
 func FuzzOpen(f *testing.F) {
 	dir := f.TempDir()
@@ -29,6 +30,7 @@ func FuzzOpen(f *testing.F) {
 	f.Add(good, 0, byte(0))
 	f.Add(good[:headerSize+slotSize], 100, byte(1))
 	f.Add(good, headerSize+24, byte(255))
+	f.Add(good, int(unsafe.Offsetof(header{}.steps)), byte(firstSteps)) // no steps
 	f.Add([]byte{}, 0, byte(0))
 	f.Fuzz(func(t *testing.T, data []byte, at int, with byte) {
 		if at >= 0 && at < len(data) {

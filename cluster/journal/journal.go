@@ -27,11 +27,11 @@ const FileName = "counts.journal"
 
 // Config configures a journal.
 type Config struct {
-	Dir     string // exists, and is locked by this process
-	Cluster string
-	Node    quota.NodeID
-	Life    quota.Incarnation // of this process; larger than all earlier ones
-	// Prior is the life of the node's previous process; 0 means that the node is new.
+	Dir         string // exists, and is locked by this process
+	Cluster     string
+	Node        quota.NodeID
+	Incarnation quota.Incarnation // of this process; larger than all earlier ones
+	// Prior is that of the node's previous process; 0 means that the node is new.
 	Prior quota.Incarnation
 	// MaxSlots bounds the keys, 2048 to MaxSlots in steps of 1024; 0 means MaxSlots.
 	MaxSlots int
@@ -55,26 +55,19 @@ type Journal struct {
 
 	tooLong, noRoom atomic.Int64
 
-	mu      sync.Mutex
-	steps   [][]slot
-	free    []int
-	earlier map[who]int // slots of earlier lives
-	lives   map[quota.Incarnation]int
-	growing bool
-	full    bool // the last attempt to grow failed
-	retryAt time.Time
+	mu           sync.Mutex
+	steps        [][]slot
+	free         []int
+	earlier      map[quota.Opening]int // slots of earlier processes
+	incarnations map[quota.Incarnation]int
+	growing      bool
+	full         bool // the last attempt to grow failed
+	retryAt      time.Time
 
 	inherited []quota.RecoveredCounts
 }
 
 var _ aggregator.Journal = (*Journal)(nil)
-
-// who identifies the owner of a slot.
-type who struct {
-	key   quota.Key
-	life  quota.Incarnation
-	birth quota.Seq
-}
 
 // maps is the mapped memory. It is unmapped only when no slot is reachable any more, because a
 // check in progress may still write to one.
@@ -94,7 +87,7 @@ func (m *maps) drop() {
 func Open(cfg Config) (*Journal, error) {
 	j := &Journal{
 		cfg: cfg, log: cfg.Logger, path: filepath.Join(cfg.Dir, FileName), maxSlots: cfg.MaxSlots, maps: &maps{}, allocate: allocate,
-		toGrow: make(chan struct{}, 1), grown: make(chan struct{}), earlier: map[who]int{}, lives: map[quota.Incarnation]int{},
+		toGrow: make(chan struct{}, 1), grown: make(chan struct{}), earlier: map[quota.Opening]int{}, incarnations: map[quota.Incarnation]int{},
 	}
 	if j.maxSlots == 0 {
 		j.maxSlots = MaxSlots
@@ -159,12 +152,12 @@ func (j *Journal) start(old content, anew bool) error {
 	}
 	for _, f := range old.used {
 		if anew {
-			p := j.claim(f.entry.Key, f.entry.Life, f.entry.Birth)
+			p := j.claim(f.entry.Opening)
 			p.Set(f.entry.Counts)
 			f.at = p.at
 		}
-		j.earlier[who{f.entry.Key, f.entry.Life, f.entry.Birth}] = f.at
-		j.lives[f.entry.Life]++
+		j.earlier[f.entry.Opening] = f.at
+		j.incarnations[f.entry.Incarnation]++
 		j.inherited = append(j.inherited, f.entry)
 	}
 	if err := j.begin(anew); err != nil {
@@ -230,7 +223,7 @@ func (j *Journal) Inherited() []quota.RecoveredCounts {
 }
 
 // Slot implements aggregator.Journal.
-func (j *Journal) Slot(k quota.Key, birth quota.Seq) aggregator.JournalSlot {
+func (j *Journal) Slot(k quota.Key, epoch quota.Seq) aggregator.JournalSlot {
 	if len(k.Namespace)+len(k.Limit)+len(k.Key) > maxText {
 		j.miss(&j.tooLong)
 		return nil
@@ -244,15 +237,15 @@ func (j *Journal) Slot(k quota.Key, birth quota.Seq) aggregator.JournalSlot {
 		j.miss(&j.noRoom)
 		return nil
 	}
-	return j.claim(k, j.cfg.Life, birth)
+	return j.claim(quota.Opening{Key: k, Incarnation: j.cfg.Incarnation, Epoch: epoch})
 }
 
 // claim claims a free slot, which must exist. The caller holds j.mu, or is Open.
-func (j *Journal) claim(k quota.Key, life quota.Incarnation, birth quota.Seq) *place {
+func (j *Journal) claim(o quota.Opening) *place {
 	at := j.free[len(j.free)-1]
 	j.free = j.free[:len(j.free)-1]
 	s := j.at(at)
-	s.write(k, life, birth)
+	s.write(o)
 	p := &place{j: j, p: s, at: at, id: s.hash()}
 	s.halves = [2]half{}
 	p.Set(quota.Counts{})
@@ -274,14 +267,14 @@ func (j *Journal) release(at int) {
 }
 
 // Settled implements aggregator.Journal. It ignores unknown counts: they are already settled.
-func (j *Journal) Settled(k quota.Key, life quota.Incarnation, birth quota.Seq) {
+func (j *Journal) Settled(k quota.Key, incarnation quota.Incarnation, epoch quota.Seq) {
+	o := quota.Opening{Key: k, Incarnation: incarnation, Epoch: epoch}
 	j.mu.Lock()
-	w := who{k, life, birth}
-	at, ok := j.earlier[w]
+	at, ok := j.earlier[o]
 	if ok {
-		delete(j.earlier, w)
-		if j.lives[life]--; j.lives[life] == 0 {
-			delete(j.lives, life)
+		delete(j.earlier, o)
+		if j.incarnations[o.Incarnation]--; j.incarnations[o.Incarnation] == 0 {
+			delete(j.incarnations, o.Incarnation)
 		}
 	}
 	j.mu.Unlock()
@@ -292,13 +285,13 @@ func (j *Journal) Settled(k quota.Key, life quota.Incarnation, birth quota.Seq) 
 
 // Stats describes the use of a journal.
 type Stats struct {
-	Slots   int   // allocated
-	Used    int   // allocated slots in use
-	Earlier int   // used slots of earlier lives that no leader has settled yet
-	Lives   int   // number of those earlier lives
-	TooLong int64 // keys not journalled because they are too long
-	NoRoom  int64 // keys not journalled because no slot was free
-	Full    bool  // the file cannot grow: the disk is full, or another error
+	Slots        int   // allocated
+	Used         int   // allocated slots in use
+	Earlier      int   // used slots of earlier processes that no leader has settled yet
+	Incarnations int   // number of those processes
+	TooLong      int64 // keys not journalled because they are too long
+	NoRoom       int64 // keys not journalled because no slot was free
+	Full         bool  // the file cannot grow: the disk is full, or another error
 }
 
 // Stats returns the current use of the journal.
@@ -307,7 +300,7 @@ func (j *Journal) Stats() Stats {
 	defer j.mu.Unlock()
 	n := len(j.steps) * stepSlots
 	return Stats{
-		Slots: n, Used: n - len(j.free), Earlier: len(j.earlier), Lives: len(j.lives),
+		Slots: n, Used: n - len(j.free), Earlier: len(j.earlier), Incarnations: len(j.incarnations),
 		TooLong: j.tooLong.Load(), NoRoom: j.noRoom.Load(), Full: j.full,
 	}
 }

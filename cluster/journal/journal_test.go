@@ -24,8 +24,8 @@ func key(i int) quota.Key {
 	return quota.Key{LimitName: quota.LimitName{Namespace: "api", Limit: "daily"}, Key: fmt.Sprintf("key%d", i)}
 }
 
-func config(dir string, life quota.Incarnation) Config {
-	return Config{Dir: dir, Cluster: "c", Node: "n1", Life: life}
+func config(dir string, inc quota.Incarnation) Config {
+	return Config{Dir: dir, Cluster: "c", Node: "n1", Incarnation: inc}
 }
 
 func open(t *testing.T, cfg Config) *Journal {
@@ -43,7 +43,7 @@ func sorted(es []quota.RecoveredCounts) []quota.RecoveredCounts {
 		if c := a.Key.Compare(b.Key); c != 0 {
 			return c
 		}
-		return int(a.Life) - int(b.Life)
+		return int(a.Incarnation) - int(b.Incarnation)
 	})
 	return es
 }
@@ -55,9 +55,9 @@ func want(t *testing.T, j *Journal, entries ...quota.RecoveredCounts) {
 	}
 }
 
-// TestLives: Open returns the counts that no leader has settled, over any number of lives, and no
+// TestIncarnations: Open returns the counts that no leader has settled, over any number of processes, and no
 // counts that were freed or settled.
-func TestLives(t *testing.T) {
+func TestIncarnations(t *testing.T) {
 	dir := t.TempDir()
 	j := open(t, config(dir, 1))
 	want(t, j)
@@ -69,27 +69,27 @@ func TestLives(t *testing.T) {
 	c.Set(quota.Counts{Total: 1, Saved: 1, Before: 1, Back: 1, Window: 1})
 	b.Free()
 	j.Close()
-	first := quota.RecoveredCounts{Key: key(1), Life: 1, Birth: 7, Counts: quota.Counts{Total: 40, Saved: 12, Before: 4, Back: 2, Window: 4}}
-	third := quota.RecoveredCounts{Key: key(3), Life: 1, Birth: 9, Counts: quota.Counts{Total: 1, Saved: 1, Before: 1, Back: 1, Window: 1}}
+	first := quota.RecoveredCounts{Opening: quota.Opening{Key: key(1), Incarnation: 1, Epoch: 7}, Counts: quota.Counts{Total: 40, Saved: 12, Before: 4, Back: 2, Window: 4}}
+	third := quota.RecoveredCounts{Opening: quota.Opening{Key: key(3), Incarnation: 1, Epoch: 9}, Counts: quota.Counts{Total: 1, Saved: 1, Before: 1, Back: 1, Window: 1}}
 
 	j = open(t, config(dir, 2))
 	want(t, j, first, third)
 	d := j.Slot(key(1), 1)
 	d.Set(quota.Counts{Total: 99})
-	if s := j.Stats(); s.Used != 3 || s.Earlier != 2 || s.Lives != 1 {
+	if s := j.Stats(); s.Used != 3 || s.Earlier != 2 || s.Incarnations != 1 {
 		t.Errorf("%+v", s)
 	}
 	j.Close()
-	second := quota.RecoveredCounts{Key: key(1), Life: 2, Birth: 1, Counts: quota.Counts{Total: 99}}
+	second := quota.RecoveredCounts{Opening: quota.Opening{Key: key(1), Incarnation: 2, Epoch: 1}, Counts: quota.Counts{Total: 99}}
 
 	j = open(t, config(dir, 3))
 	want(t, j, first, second, third)
-	if s := j.Stats(); s.Lives != 2 {
+	if s := j.Stats(); s.Incarnations != 2 {
 		t.Errorf("%+v", s)
 	}
 	j.Settled(key(1), 1, 7)
 	j.Settled(key(1), 1, 7)
-	j.Settled(key(3), 1, 8) // another birth
+	j.Settled(key(3), 1, 8) // another epoch
 	j.Settled(key(4), 1, 8)
 	j.Close()
 
@@ -97,7 +97,7 @@ func TestLives(t *testing.T) {
 	want(t, j, second, third)
 	j.Settled(key(1), 2, 1)
 	j.Settled(key(3), 1, 9)
-	if s := j.Stats(); s.Used != 0 || s.Earlier != 0 || s.Lives != 0 || s.Slots != firstSteps*stepSlots {
+	if s := j.Stats(); s.Used != 0 || s.Earlier != 0 || s.Incarnations != 0 || s.Slots != firstSteps*stepSlots {
 		t.Errorf("%+v", s)
 	}
 	j.Close()
@@ -113,7 +113,7 @@ func TestNothingCounted(t *testing.T) {
 	j := open(t, config(dir, 1))
 	j.Slot(key(1), 7)
 	j.Close()
-	want(t, open(t, config(dir, 2)), quota.RecoveredCounts{Key: key(1), Life: 1, Birth: 7})
+	want(t, open(t, config(dir, 2)), quota.RecoveredCounts{Opening: quota.Opening{Key: key(1), Incarnation: 1, Epoch: 7}})
 }
 
 // TestTorn stops a Set after each of its stores: the slot keeps its old content until the last
@@ -163,7 +163,7 @@ func TestLongKeys(t *testing.T) {
 		t.Errorf("%+v", s)
 	}
 	j.Close()
-	want(t, open(t, config(dir, 2)), quota.RecoveredCounts{Key: k, Life: 1, Birth: 1})
+	want(t, open(t, config(dir, 2)), quota.RecoveredCounts{Opening: quota.Opening{Key: k, Incarnation: 1, Epoch: 1}})
 }
 
 // TestGrowth fills a journal to its bound and reopens it.
@@ -189,7 +189,7 @@ func TestGrowth(t *testing.T) {
 		t.Errorf("%+v", s)
 	}
 	j.Close()
-	cfg.Life = 2
+	cfg.Incarnation = 2
 	j = open(t, cfg)
 	got := j.Inherited()
 	if len(got) != most {
@@ -199,7 +199,7 @@ func TestGrowth(t *testing.T) {
 		if e.Key != key(int(e.Total)) {
 			t.Fatalf("%+v", e)
 		}
-		j.Settled(e.Key, e.Life, e.Birth)
+		j.Settled(e.Key, e.Incarnation, e.Epoch)
 	}
 	if s := j.Slot(key(most), 1); s == nil {
 		t.Errorf("no slot after all were settled: %+v", j.Stats())
@@ -323,7 +323,7 @@ func TestDamage(t *testing.T) {
 				t.Helper()
 				var got []int
 				for _, e := range j.Inherited() {
-					if e.Key != key(int(e.Total)) || e.Life != 1 || e.Birth != 1 {
+					if e.Key != key(int(e.Total)) || e.Incarnation != 1 || e.Epoch != 1 {
 						t.Errorf("%+v", e)
 					}
 					got = append(got, int(e.Total))
@@ -342,6 +342,34 @@ func TestDamage(t *testing.T) {
 	}
 }
 
+// TestLostSteps: Open finds the slots beyond the steps of a header that a power failure kept old.
+func TestLostSteps(t *testing.T) {
+	for steps := range firstSteps {
+		dir := t.TempDir()
+		j := open(t, config(dir, 1))
+		for i := range stepSlots + 1 {
+			j.Slot(key(i), 1).Set(quota.Counts{Total: quota.Units(i)})
+		}
+		j.Close()
+		path := filepath.Join(dir, FileName)
+		b, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		b[unsafe.Offsetof(header{}.steps)] = byte(steps)
+		if err := os.WriteFile(path, b, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		for i := range quota.Incarnation(2) {
+			j = open(t, config(dir, 2+i))
+			if n, st := len(j.Inherited()), j.Stats(); n != stepSlots+1 || st.Used != n {
+				t.Errorf("%d steps in the header, process %d: inherited %d counts of %d, %+v", steps, 2+i, n, stepSlots+1, st)
+			}
+			j.Close()
+		}
+	}
+}
+
 func TestForeign(t *testing.T) {
 	dir := t.TempDir()
 	j := open(t, config(dir, 1))
@@ -355,7 +383,7 @@ func TestForeign(t *testing.T) {
 	}
 	want(t, j)
 	j.Close()
-	cfg.Cluster, cfg.Life = "d", 3
+	cfg.Cluster, cfg.Incarnation = "d", 3
 	if j, err = Open(cfg); j == nil || err == nil || !strings.Contains(err.Error(), `belongs to cluster "c", not "d"`) {
 		t.Fatal(err)
 	}

@@ -20,7 +20,7 @@ func Register(j *Journal, reg prometheus.Registerer) {
 	gauge("quorate_journal_slots_used", "Slots of the journal in use.", func(s *Stats) int { return s.Used })
 	gauge("quorate_journal_slots_limit", "Bound on the slots of the journal.", func(*Stats) int { return MaxSlots })
 	gauge("quorate_journal_pending", "Slots with counts of earlier processes that no leader has committed yet.", func(s *Stats) int { return s.Earlier })
-	gauge("quorate_journal_incarnations", "Earlier processes of this node with such counts.", func(s *Stats) int { return s.Lives })
+	gauge("quorate_journal_incarnations", "Earlier processes of this node with such counts.", func(s *Stats) int { return s.Incarnations })
 	gauge("quorate_journal_failing", "1 if the node has no journal, or the disk has no space for it to grow.", func(s *Stats) int {
 		if s.Full {
 			return 1

@@ -8,6 +8,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	raftlogv1 "github.com/quorate/quorate/api/gen/quorate/raftlog/v1"
+	"github.com/quorate/quorate/cluster/raftgroup"
 	"github.com/quorate/quorate/internal/quota"
 	"github.com/quorate/quorate/shard"
 )
@@ -146,11 +147,11 @@ func TestNodes(t *testing.T) {
 func TestPlacement(t *testing.T) {
 	p := shard.Placement{Voters: []quota.NodeID{"n2", "n1"}, Removed: []quota.NodeID{"n3"}}
 	table := after(t, three(t), placed(EncodePlacement(2, p)))
-	meta, each := table.Placements(2)
+	meta, each := table.Placement(raftgroup.MetaGroup), table.Ranges(2)
 	if fmt.Sprint(each[1]) != fmt.Sprint(p) || fmt.Sprint(meta.Voters) != "[n1]" {
 		t.Errorf("meta %v, ranges %v", meta, each)
 	}
-	if _, each = table.Placements(1); len(each) != 1 { // ignores a range that this cluster does not have
+	if each = table.Ranges(1); len(each) != 1 { // ignores a range that this cluster does not have
 		t.Errorf("ranges %v", each)
 	}
 }

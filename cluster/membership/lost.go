@@ -37,7 +37,7 @@ func (s *Service) Lost(id quota.NodeID, first quota.Incarnation) string {
 	case m.First == 0 && !m.Joined.IsZero():
 		return "" // it has just joined
 	}
-	return fmt.Sprintf(LostData+"node %q was a member with data and comes back without: remove it and join it under a new name", id)
+	return fmt.Sprintf(LostData+"node %q was a member with data and has returned without it: remove it and join it under a new name", id)
 }
 
 // founds reports whether this node creates missing groups: the nodes that the settings name do so

@@ -11,6 +11,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	raftlogv1 "github.com/quorate/quorate/api/gen/quorate/raftlog/v1"
+	"github.com/quorate/quorate/cluster/raftgroup"
 	"github.com/quorate/quorate/internal/quota"
 )
 
@@ -341,7 +342,7 @@ func TestHolds(t *testing.T) {
 	_, err := try(t, table, dropMember("n3"), now)
 	checkRefusal(t, err, Forbidden, `node "n3": still holds replicas`)
 	table = after(t, table, placed(placement(1, "n2")), dropMember("n3"))
-	meta, each := table.Placements(2)
+	meta, each := table.Placement(raftgroup.MetaGroup), table.Ranges(2)
 	if len(meta.Voters) != 1 || len(each) != 2 || each[0].Voters[0] != "n2" || len(each[1].Voters) != 0 {
 		t.Errorf("placements %v, %v", meta, each)
 	}

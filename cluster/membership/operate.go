@@ -33,8 +33,7 @@ func (s *Service) getPlan(ctx context.Context, _ *caller, r *quoratev1.GetPlanRe
 	if err != nil {
 		return nil, refuse(Invalid, "plan: %v", err)
 	}
-	meta, ranges := t.Placements(s.cfg.Ranges)
-	wanted := append([]shard.Placement{meta}, ranges...)
+	wanted := append([]shard.Placement{t.Placement(raftgroup.MetaGroup)}, t.Ranges(s.cfg.Ranges)...) // by group
 	for _, p := range list {
 		wanted[p.Group] = DecodePlacement(p)
 	}
@@ -119,8 +118,7 @@ func (s *Service) fewestVoters(t *Table, nodes []shard.Node) (int, error) {
 			nodes[i].State = shard.Leaving
 		}
 	}
-	_, before := t.Placements(s.cfg.Ranges)
-	wanted, err := shard.Place(nodes, s.cfg.Ranges, t.Replicas(), before)
+	wanted, err := shard.Place(nodes, s.cfg.Ranges, t.Replicas(), t.Ranges(s.cfg.Ranges))
 	if err != nil {
 		return 0, err
 	}

@@ -37,10 +37,6 @@ type rebalancer struct {
 	done  map[uint32]asWanted  // groups that matched their placement
 	tried map[uint32]time.Time // when a group was blocked, or matched its placement
 
-	read   *Table // source of meta and ranges; used only by move
-	meta   shard.Placement
-	ranges []shard.Placement
-
 	freed   chan struct{} // signals a free slot
 	planned atomic.Uint64 // latest revision of the membership whose plan changed nothing
 }
@@ -240,7 +236,7 @@ func (s *Service) placeChanged(t *Table) *raftlogv1.ChangeMembers {
 
 // plan returns the placements that change if the cluster has these nodes.
 func (s *Service) plan(t *Table, nodes []shard.Node) ([]*raftlogv1.StoredPlacement, error) {
-	meta, before := t.Placements(s.cfg.Ranges)
+	meta, before := t.Placement(raftgroup.MetaGroup), t.Ranges(s.cfg.Ranges)
 	wanted, err := shard.Place(nodes, s.cfg.Ranges, t.Replicas(), before)
 	if err != nil {
 		return nil, err
@@ -295,24 +291,20 @@ func (s *Service) inMeta(id quota.NodeID) bool {
 
 // move starts the next step of groups that differ from their placement, at most maxMoves at a time.
 func (r *rebalancer) move(ctx context.Context) {
-	s := r.service
-	t := s.node.Table()
+	t := r.service.node.Table()
 	if !t.Seeded() {
 		return
 	}
-	if r.read != t { // the table changes seldom, and move runs many times a second
-		r.read = t
-		r.meta, r.ranges = t.Placements(s.cfg.Ranges)
-	}
-	r.begin(ctx, t, raftgroup.MetaGroup, r.meta)
-	for id, want := range r.ranges {
-		r.begin(ctx, t, raftgroup.OfRange(quota.RangeID(id)), want)
+	r.begin(ctx, t, raftgroup.MetaGroup)
+	for id := range quota.RangeID(r.service.cfg.Ranges) {
+		r.begin(ctx, t, raftgroup.OfRange(id))
 	}
 }
 
 // begin starts the next step of a group, unless a step is in progress, the group recently matched its
 // placement or was blocked, or maxMoves groups are moving.
-func (r *rebalancer) begin(ctx context.Context, t *Table, g uint32, want shard.Placement) {
+func (r *rebalancer) begin(ctx context.Context, t *Table, g uint32) {
+	want := t.Placement(g)
 	r.mu.Lock()
 	last, ok := r.done[g]
 	rest := r.busy[g] || time.Since(r.tried[g]) < moveEvery*3/4 || ok && last.still(t, g, want) && time.Since(last.at) < lookAgain
@@ -344,7 +336,7 @@ func (r *rebalancer) advance(ctx context.Context, g uint32) {
 	for {
 		t := s.node.Table()
 		ctx, cancel := context.WithTimeout(ctx, stepLimit)
-		step, err := s.advance(ctx, t, g, placementOf(t, g, s.cfg.Ranges))
+		step, err := s.advance(ctx, t, g)
 		cancel()
 		last := err != nil || step.Do == shard.Done || step.Do == shard.Wait || !s.LeadsMeta()
 		r.note(t, g, step, err, last)
@@ -352,14 +344,6 @@ func (r *rebalancer) advance(ctx context.Context, g uint32) {
 			return
 		}
 	}
-}
-
-func placementOf(t *Table, g uint32, ranges int) shard.Placement {
-	meta, each := t.Placements(ranges)
-	if g == raftgroup.MetaGroup {
-		return meta
-	}
-	return each[g-1]
 }
 
 // note records the outcome of a step. last means that no step follows for now.
@@ -373,7 +357,7 @@ func (r *rebalancer) note(t *Table, g uint32, step shard.Step, err error, last b
 	delete(r.done, g)
 	if err == nil && step.Do == shard.Done {
 		delete(r.doing, g)
-		r.done[g] = asWanted{time.Now(), t.Revision(), placementOf(t, g, r.service.cfg.Ranges)}
+		r.done[g] = asWanted{time.Now(), t.Revision(), t.Placement(g)}
 		return
 	}
 	if err != nil {

@@ -72,10 +72,10 @@ func (s *Service) leaderStatus(context.Context, *caller, *quoratev1.GetStatusReq
 	for id, d := range s.node.Silences() {
 		out.Nodes = append(out.Nodes, &quoratev1.NodeStatus{Id: string(id), Silent: durationpb.New(d)})
 	}
-	_, want := t.Placements(s.cfg.Ranges)
+	want := t.Ranges(s.cfg.Ranges)
 	for _, p := range s.toPlan(t) {
 		if p.Group != raftgroup.MetaGroup {
-			want[p.Group-1] = DecodePlacement(p)
+			want[raftgroup.RangeOf(p.Group)] = DecodePlacement(p)
 		}
 	}
 	for r := range quota.RangeID(s.cfg.Ranges) {

@@ -15,19 +15,19 @@ import (
 )
 
 // advance finds the next step of a group and carries it out.
-func (s *Service) advance(ctx context.Context, t *Table, g uint32, want shard.Placement) (shard.Step, error) {
+func (s *Service) advance(ctx context.Context, t *Table, g uint32) (shard.Step, error) {
 	is, err := s.actual(ctx, t, g)
 	if err != nil {
 		return shard.Step{Do: shard.Wait, Why: err.Error()}, err
 	}
+	want := t.Placement(g)
 	step := next(t, g, want, is)
 	switch step.Do {
 	case shard.Done, shard.Wait:
 		return step, nil
 	case shard.Forget:
-		p := shard.Placement{Voters: want.Voters, Removed: slices.DeleteFunc(slices.Clone(want.Removed), func(id quota.NodeID) bool { return id == step.Node })}
 		_, err := s.commitMembers(ctx, t, &raftlogv1.ChangeMembers{Change: &raftlogv1.ChangeMembers_Place{
-			Place: &raftlogv1.PutPlacements{Placements: []*raftlogv1.StoredPlacement{EncodePlacement(g, p)}},
+			Place: &raftlogv1.PutPlacements{Placements: []*raftlogv1.StoredPlacement{EncodePlacement(g, want.Forget(step.Node))}},
 		}})
 		return step, err
 	}
@@ -56,7 +56,7 @@ func next(t *Table, g uint32, want shard.Placement, is shard.Actual) shard.Step 
 		switch {
 		case leaves(t, id):
 			if in {
-				want.Removed = append(want.Removed, id)
+				want.Removed = append(slices.Clip(want.Removed), id) // of a copy
 			}
 		case !in && is.Alive[id]:
 			return shard.Step{Do: shard.AddNonvoter, Node: id, Why: "new member"}
@@ -105,7 +105,7 @@ func (s *Service) LeaderOf(g uint32) quota.NodeID {
 	if g == raftgroup.MetaGroup {
 		return s.node.MetaLeader()
 	}
-	return s.node.Leader(quota.RangeID(g - 1))
+	return s.node.Leader(raftgroup.RangeOf(g))
 }
 
 // replica returns the progress of this node's replica of a group.

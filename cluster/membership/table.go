@@ -8,6 +8,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	raftlogv1 "github.com/quorate/quorate/api/gen/quorate/raftlog/v1"
+	"github.com/quorate/quorate/cluster/raftgroup"
 	"github.com/quorate/quorate/internal/quota"
 	"github.com/quorate/quorate/shard"
 )
@@ -85,19 +86,23 @@ func (m *Member) Node() shard.Node {
 // Table is an immutable membership. The zero value is the state before the cluster has
 // a membership.
 type Table struct {
-	pb    raftlogv1.Membership
-	byID  map[quota.NodeID]*Member
-	order []quota.NodeID
+	pb         raftlogv1.Membership
+	byID       map[quota.NodeID]*Member
+	order      []quota.NodeID
+	placements map[uint32]shard.Placement // by group
 }
 
 // New returns the table of a stored membership. It takes ownership of pb.
 func New(pb *raftlogv1.Membership) *Table {
-	t := &Table{byID: make(map[quota.NodeID]*Member, len(pb.GetMembers()))}
+	t := &Table{byID: make(map[quota.NodeID]*Member, len(pb.GetMembers())), placements: make(map[uint32]shard.Placement, len(pb.GetPlacements()))}
 	proto.Merge(&t.pb, pb)
 	for _, m := range t.pb.Members {
 		t.byID[quota.NodeID(m.Id)] = DecodeMember(m)
 	}
 	t.order = slices.Sorted(maps.Keys(t.byID))
+	for _, p := range t.pb.Placements {
+		t.placements[p.Group] = DecodePlacement(p)
+	}
 	return t
 }
 
@@ -131,19 +136,16 @@ func (t *Table) Nodes() []shard.Node {
 	return out
 }
 
-// Placements returns the desired placements of the meta group and of
-// each range.
-func (t *Table) Placements(ranges int) (meta shard.Placement, each []shard.Placement) {
-	each = make([]shard.Placement, ranges)
-	for _, p := range t.pb.Placements {
-		switch g := int(p.Group); {
-		case g == 0:
-			meta = DecodePlacement(p)
-		case g <= ranges:
-			each[g-1] = DecodePlacement(p)
-		}
+// Placement returns the desired placement of a group; empty if it has none. The caller must not modify it.
+func (t *Table) Placement(group uint32) shard.Placement { return t.placements[group] }
+
+// Ranges returns the desired placement of each range.
+func (t *Table) Ranges(ranges int) []shard.Placement {
+	out := make([]shard.Placement, ranges)
+	for r := range out {
+		out[r] = t.Placement(raftgroup.OfRange(quota.RangeID(r)))
 	}
-	return meta, each
+	return out
 }
 
 // JoinedBefore returns the number of members that joined before at.

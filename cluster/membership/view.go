@@ -12,6 +12,7 @@ import (
 
 	raftlogv1 "github.com/quorate/quorate/api/gen/quorate/raftlog/v1"
 	"github.com/quorate/quorate/cluster/datadir"
+	"github.com/quorate/quorate/cluster/raftgroup"
 	"github.com/quorate/quorate/internal/quota"
 	"github.com/quorate/quorate/shard"
 )
@@ -64,7 +65,7 @@ func ViewOf(t *Table, ranges int) *View {
 	for _, id := range v.IDs {
 		v.Nodes[id] = t.Member(id).Peer
 	}
-	v.Meta, v.Ranges = t.Placements(ranges)
+	v.Meta, v.Ranges = t.Placement(raftgroup.MetaGroup), t.Ranges(ranges)
 	return v
 }
 

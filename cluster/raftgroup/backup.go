@@ -31,10 +31,10 @@ func (g *Group) Backup(ctx context.Context) (index, term uint64, size int64, r i
 			return meta.Index, meta.Term, meta.Size, r, nil
 		}
 		if !errors.Is(err, fs.ErrNotExist) { // otherwise newer snapshots have replaced this one
-			return 0, 0, 0, nil, fmt.Errorf("backup of group %s: snapshot %s: %w", g.opts.Name, meta.ID, err)
+			return 0, 0, 0, nil, fmt.Errorf("backup of group %s: snapshot %s: %w", g.name, meta.ID, err)
 		}
 	}
-	return 0, 0, 0, nil, fmt.Errorf("%w: snapshots of group %s are replaced faster than they are opened", ErrNotReady, g.opts.Name)
+	return 0, 0, 0, nil, fmt.Errorf("%w: snapshots of group %s are replaced faster than they are opened", ErrNotReady, g.name)
 }
 
 // newest returns a snapshot that holds every entry applied so far. It takes one if needed.
@@ -43,18 +43,18 @@ func (g *Group) newest(ctx context.Context) (*raft.SnapshotMeta, error) {
 	for _, take := range []bool{false, true} {
 		if take {
 			if err := g.Snapshot(ctx); err != nil {
-				return nil, fmt.Errorf("backup of group %s: %w", g.opts.Name, err)
+				return nil, fmt.Errorf("backup of group %s: %w", g.name, err)
 			}
 		}
 		list, err := g.snaps.List()
 		if err != nil {
-			return nil, fmt.Errorf("backup of group %s: %w", g.opts.Name, err)
+			return nil, fmt.Errorf("backup of group %s: %w", g.name, err)
 		}
 		if len(list) > 0 && list[0].Index >= applied {
 			return list[0], nil
 		}
 	}
-	return nil, fmt.Errorf("%w: group %s has nothing to back up here", ErrNotReady, g.opts.Name)
+	return nil, fmt.Errorf("%w: group %s has nothing to back up here", ErrNotReady, g.name)
 }
 
 // SeedGroup writes the files of a group that starts from a snapshot, with this node as its only
@@ -62,19 +62,16 @@ func (g *Group) newest(ctx context.Context) (*raft.SnapshotMeta, error) {
 // index and term are the values that Backup returned, both at least 1; the new group counts on
 // from them. SeedGroup fails if the group already has files. If it is interrupted, it leaves
 // files that New rejects.
-func SeedGroup(dir string, group uint32, name string, self quota.NodeID, index, term uint64, data io.Reader) error {
-	if err := seedGroup(dir, group, name, self, index, term, data); err != nil {
-		return fmt.Errorf("raftgroup: seed group %s: %w", name, err)
+func SeedGroup(dir string, group uint32, self quota.NodeID, index, term uint64, data io.Reader) error {
+	if err := seedGroup(dir, group, self, index, term, data); err != nil {
+		return fmt.Errorf("raftgroup: seed group %s: %w", GroupName(group), err)
 	}
 	return nil
 }
 
-func seedGroup(dir string, group uint32, name string, self quota.NodeID, index, term uint64, data io.Reader) error {
-	snapDir := snapshotDir(dir, name)
-	switch {
-	case quota.CheckName("name", name) != nil:
-		return quota.CheckName("name", name)
-	case self == "" || index == 0 || term == 0:
+func seedGroup(dir string, group uint32, self quota.NodeID, index, term uint64, data io.Reader) error {
+	snapDir := snapshotDir(dir, group)
+	if self == "" || index == 0 || term == 0 {
 		return fmt.Errorf("self: %q, index: %d, term: %d; all must be set", self, index, term)
 	}
 	holds, err := Holds(dir, group)

@@ -53,10 +53,10 @@ func TestBackupAndSeed(t *testing.T) {
 
 	n := &cluster{t: t, groups: 1, founded: []int{0}, before: func(c *cluster) {
 		dir := c.members[0].dir
-		if err := SeedGroup(dir, 0, "g0", "n0", index, term, bytes.NewReader(data)); err != nil {
+		if err := SeedGroup(dir, 0, "n0", index, term, bytes.NewReader(data)); err != nil {
 			t.Fatal(err)
 		}
-		if err := SeedGroup(dir, 0, "g0", "n0", index, term, bytes.NewReader(data)); !errors.Is(err, fs.ErrExist) {
+		if err := SeedGroup(dir, 0, "n0", index, term, bytes.NewReader(data)); !errors.Is(err, fs.ErrExist) {
 			t.Errorf("seeded twice: %v", err)
 		}
 	}}
@@ -83,17 +83,17 @@ func TestBackupAndSeed(t *testing.T) {
 func TestSeedCutShort(t *testing.T) {
 	for name, data := range map[string]io.Reader{"fails at once": io.MultiReader(&brokenReader{}), "fails late": io.MultiReader(bytes.NewReader(make([]byte, 1<<20)), &brokenReader{})} {
 		dir := t.TempDir()
-		if err := SeedGroup(dir, 0, "g0", "n0", 5, 2, data); err == nil {
+		if err := SeedGroup(dir, 0, "n0", 5, 2, data); err == nil {
 			t.Errorf("%s: no error", name)
 		}
-		if left, _ := filepath.Glob(filepath.Join(dir, "snapshots", "g0", "snapshots", "*")); len(left) > 0 {
+		if left, _ := filepath.Glob(filepath.Join(dir, "snapshots", "meta", "snapshots", "*")); len(left) > 0 {
 			t.Errorf("%s: leaves %v", name, left)
 		}
 		if holds, err := Holds(dir, 0); holds || err != nil {
 			t.Errorf("%s: leaves a log (%v)", name, err)
 		}
 	}
-	if err := SeedGroup(t.TempDir(), 0, "g0", "n0", 0, 2, nil); err == nil {
+	if err := SeedGroup(t.TempDir(), 0, "n0", 0, 2, nil); err == nil {
 		t.Error("index 0 is accepted")
 	}
 }
@@ -137,7 +137,7 @@ func TestDiskUseIsBounded(t *testing.T) {
 	c.eventually(10*time.Second, "a short log and few snapshots", func() bool {
 		first, _ := g.store.FirstIndex()
 		last, _ := g.store.LastIndex()
-		left, _ := filepath.Glob(filepath.Join(m.dir, "snapshots", "g0", "snapshots", "*"))
+		left, _ := filepath.Glob(filepath.Join(m.dir, "snapshots", "meta", "snapshots", "*"))
 		return last > 10_000 && last-first < trailingLogs+2*snapshotEntries && len(left) <= keepSnapshots
 	})
 	info, err := os.Stat(logPath(m.dir))

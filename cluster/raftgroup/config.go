@@ -177,8 +177,7 @@ func (c *Config) validate() error {
 
 // GroupOptions configures one group on this node.
 type GroupOptions struct {
-	ID   uint32 // in messages
-	Name string // file name: raft/<name>.db and snapshots/<name>/
+	ID uint32 // MetaGroup, or OfRange; the group's snapshots are in snapshots/<GroupName>/
 
 	// Voters and Nonvoters are the members of a fresh group, preferred leader first. Every node
 	// must use the same lists. The first voter bootstraps the group if it finds no state. After
@@ -196,8 +195,8 @@ type GroupOptions struct {
 	// next change waits for them, and must not call Close.
 
 	// FirstEntry returns the first entry of a term, which serves as the barrier. The leader
-	// proposes it before it serves. If FirstEntry is nil, the leader proposes a raft barrier.
-	FirstEntry func(term uint64) []byte
+	// proposes it before it serves.
+	FirstEntry func() []byte
 	// OnLeading is called when this replica has applied the barrier of that term.
 	OnLeading func(term uint64)
 	// OnFollowing is called when this replica loses leadership, or when it won and lost
@@ -211,12 +210,10 @@ type GroupOptions struct {
 
 func (o *GroupOptions) validate() error {
 	switch {
-	case quota.CheckName("name", o.Name) != nil:
-		return quota.CheckName("name", o.Name)
 	case len(o.Voters) == 0 && !o.Join:
-		return fmt.Errorf("group %s: voters: none; at least one, or join", o.Name)
-	case o.FSM == nil:
-		return fmt.Errorf("group %s: no state machine", o.Name)
+		return errors.New("voters: none; at least one, or join")
+	case o.FSM == nil || o.FirstEntry == nil:
+		return errors.New("no state machine, or no first entry")
 	}
 	return nil
 }

@@ -33,7 +33,7 @@ func damagedNode(t *testing.T) (c *cluster, m *member, log, snaps string) {
 		t.Fatal(err)
 	}
 	m.host = nil
-	return c, m, logPath(m.dir), filepath.Join(snapshotDir(m.dir, "g0"), "snapshots")
+	return c, m, logPath(m.dir), filepath.Join(snapshotDir(m.dir, 0), "snapshots")
 }
 
 // reopenAlone opens the group of a stopped node, without links to other nodes.
@@ -44,7 +44,7 @@ func reopenAlone(t *testing.T, m *member) (*machine, error) {
 	if err != nil {
 		return sm, err
 	}
-	g, err := h.Open(GroupOptions{ID: 0, Name: "g0", Voters: []quota.NodeID{m.id}, FSM: sm, FirstEntry: func(uint64) []byte { return []byte("barrier") }})
+	g, err := h.Open(GroupOptions{ID: 0, Voters: []quota.NodeID{m.id}, FSM: sm, FirstEntry: func() []byte { return []byte("barrier") }})
 	if err == nil {
 		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 		defer cancel()

@@ -132,7 +132,7 @@ func TestLeaderWithFullDisk(t *testing.T) {
 			c.apply(1, 20) // the faulty node is a follower here: this makes it fail in this group too
 			c.apply(0, 20)
 			c.eventually(3*time.Second, "it says so", func() bool { return sick.ails("no space left") })
-			if h := sick.host.Health(); !h[0].Out || h[0].Group != "g0" || h[0].Since.IsZero() {
+			if h := sick.host.Health(); !h[0].Out || h[0].Group != "meta" || h[0].Since.IsZero() {
 				t.Errorf("health: %+v", h)
 			}
 			if !torn {

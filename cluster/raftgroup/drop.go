@@ -1,7 +1,6 @@
 package raftgroup
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -11,7 +10,9 @@ import (
 	"github.com/quorate/quorate/internal/syncdir"
 )
 
-func snapshotDir(dir, name string) string { return filepath.Join(dir, "snapshots", name) }
+func snapshotDir(dir string, group uint32) string {
+	return filepath.Join(dir, "snapshots", GroupName(group))
+}
 
 // CloseGroup stops this node's replica of a group and keeps its files; a later Open continues
 // from them. It does not transfer leadership. Closing a group that is not open is not an error.
@@ -44,42 +45,38 @@ func (h *Host) Keeps(id uint32) bool {
 }
 
 // DropGroup closes a group and permanently deletes its log and snapshots. Use it on a replica
-// that has been removed from its group: a voter that forgets its votes may vote twice. A group that has
-// not been opened since the host started must have the name that GroupName returns. After a crash, the
-// next New completes the deletion.
+// that has been removed from its group: a voter that forgets its votes may vote twice. After a crash,
+// the next New completes the deletion.
 // The group may be opened again afterwards, with Join and an empty state machine.
 func (h *Host) DropGroup(id uint32) error {
-	h.mu.RLock()
-	name := cmp.Or(h.names[id], GroupName(id))
-	h.mu.RUnlock()
 	h.files.Lock()
 	defer h.files.Unlock()
 	err := h.CloseGroup(id)
-	if e := h.drop(id, name); e != nil {
-		err = errors.Join(err, fmt.Errorf("raftgroup: drop group %s: %w", name, e))
+	if e := h.drop(id); e != nil {
+		err = errors.Join(err, fmt.Errorf("raftgroup: drop group %s: %w", GroupName(id), e))
 	}
 	return err
 }
 
 // drop marks a closed group before it deletes anything. The next start therefore completes a
 // deletion that a crash interrupted, and a group never opens with only part of its files.
-func (h *Host) drop(id uint32, name string) error {
+func (h *Host) drop(id uint32) error {
 	if err := h.reopenLog(); err != nil {
 		return err
 	}
 	g, err := h.logs.Group(id)
 	if err == nil {
-		err = g.MarkDropped(name)
+		err = g.MarkDropped()
 	}
 	if err != nil {
 		return err
 	}
-	return h.sweep(id, name)
+	return h.sweep(id)
 }
 
 // sweep deletes the snapshots of a marked group, its log and, last, the mark.
-func (h *Host) sweep(id uint32, name string) error {
-	dir := snapshotDir(h.cfg.Dir, name)
+func (h *Host) sweep(id uint32) error {
+	dir := snapshotDir(h.cfg.Dir, id)
 	if err := os.RemoveAll(dir); err != nil {
 		return err
 	}
@@ -96,10 +93,10 @@ func (h *Host) sweep(id uint32, name string) error {
 // sweepAll completes interrupted deletions.
 func (h *Host) sweepAll() error {
 	var errs []error
-	for id, name := range h.logs.Dropped() {
-		h.log.Info("completing the deletion of a group", "group", name)
-		if err := h.sweep(id, name); err != nil {
-			errs = append(errs, fmt.Errorf("raftgroup: drop group %s: %w", name, err))
+	for _, id := range h.logs.Dropped() {
+		h.log.Info("completing the deletion of a group", "group", GroupName(id))
+		if err := h.sweep(id); err != nil {
+			errs = append(errs, fmt.Errorf("raftgroup: drop group %s: %w", GroupName(id), err))
 		}
 	}
 	return errors.Join(errs...)

@@ -49,14 +49,14 @@ func (h *Host) Health() []Fault {
 	}
 	for _, g := range h.all() {
 		if t := g.fault.Load(); t != nil {
-			out = append(out, Fault{Group: g.opts.Name, Err: t.err, Since: t.since, Out: true})
+			out = append(out, Fault{Group: g.name, Err: t.err, Since: t.since, Out: true})
 		}
 		if t := g.unsaved.Load(); t != nil {
-			out = append(out, Fault{Group: g.opts.Name, Err: t.err, Since: t.since})
+			out = append(out, Fault{Group: g.name, Err: t.err, Since: t.since})
 		}
 		if i := g.cur.Load(); i != nil {
 			if d := i.disk.stalled(); d > g.stallLimit() {
-				out = append(out, Fault{Group: g.opts.Name, Err: fmt.Errorf("a write has not ended for %v", d.Round(time.Second)), Since: time.Now().Add(-d)})
+				out = append(out, Fault{Group: g.name, Err: fmt.Errorf("a write has not ended for %v", d.Round(time.Second)), Since: time.Now().Add(-d)})
 			}
 		}
 	}

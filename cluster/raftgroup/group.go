@@ -19,6 +19,7 @@ import (
 type Group struct {
 	host  *Host
 	opts  GroupOptions
+	name  string // GroupName
 	log   *slog.Logger
 	fsm   *fsm
 	store *sharedlog.Group
@@ -91,7 +92,7 @@ func (g *Group) absent() error {
 	if g.closed.Load() {
 		return ErrClosed
 	}
-	return fmt.Errorf("%w: group %s is out of service here", ErrNotLeader, g.opts.Name)
+	return fmt.Errorf("%w: group %s is out of service here", ErrNotLeader, g.name)
 }
 
 // enqueueLimit returns how long raft may keep an entry waiting to enter the log.
@@ -155,6 +156,10 @@ func (g *Group) Progress() (lastIndex uint64, lastContact time.Duration) {
 	}
 	return i.raft.LastIndex(), time.Since(last)
 }
+
+// Applied returns the index of the newest entry that the state machine has applied, or 0 if it
+// has applied none since the process started.
+func (g *Group) Applied() uint64 { return g.fsm.index.Load() }
 
 // close stops the replica.
 func (g *Group) close() error {

@@ -77,7 +77,7 @@ type member struct {
 	id       quota.NodeID
 	dir      string
 	addr     string
-	life     quota.Incarnation
+	inc      quota.Incarnation
 	net      *transport.Net
 	host     *Host
 	groups   []*Group // nil for groups that are not open here
@@ -93,15 +93,14 @@ type member struct {
 // files returns the sorted names of the groups of which the node has anything on its disk.
 func (m *member) files() (names []string) {
 	for g := range uint32(16) {
-		name := fmt.Sprintf("g%d", g)
 		var holds bool
 		if m.host != nil {
 			holds = slices.Contains(m.host.logs.Held(), g)
 		} else {
 			holds, _ = Holds(m.dir, g)
 		}
-		if _, err := os.Stat(snapshotDir(m.dir, name)); err == nil || holds {
-			names = append(names, name)
+		if _, err := os.Stat(snapshotDir(m.dir, g)); err == nil || holds {
+			names = append(names, GroupName(g))
 		}
 	}
 	return names
@@ -185,7 +184,7 @@ func (c *cluster) start(n int, l net.Listener) {
 			c.t.Fatal(err)
 		}
 	}
-	m.life++
+	m.inc++
 	m.leading, m.views = map[uint32]time.Time{}, map[uint32]quota.NodeID{}
 	var host *Host
 	peers := map[quota.NodeID]string{}
@@ -196,7 +195,7 @@ func (c *cluster) start(n int, l net.Listener) {
 	}
 	var err error
 	m.net, err = transport.New(transport.Config{
-		Cluster: "test", Self: m.id, Incarnation: m.life, Ranges: 16, Listener: l, Peers: peers, Logger: testLog(m.id),
+		Cluster: "test", Self: m.id, Incarnation: m.inc, Ranges: 16, Listener: l, Peers: peers, Logger: testLog(m.id),
 		Handle: func(from quota.NodeID, f *peerv1.Frame, answer func(*peerv1.Frame)) {
 			if ask := f.GetCall().GetReplica(); ask != nil {
 				answer(progress(host, ask.GetGroup()))
@@ -246,8 +245,8 @@ func (c *cluster) open(m *member, id uint32, join bool) {
 func (c *cluster) tryOpen(m *member, id uint32, join bool) error {
 	sm := &machine{}
 	g, err := m.host.Open(GroupOptions{
-		ID: id, Name: fmt.Sprintf("g%d", id), Voters: c.voters(id), FSM: sm, Join: join,
-		FirstEntry: func(uint64) []byte { return []byte("barrier") },
+		ID: id, Voters: c.voters(id), FSM: sm, Join: join,
+		FirstEntry: func() []byte { return []byte("barrier") },
 		OnLeading: func(uint64) {
 			m.served.Add(1)
 			m.mu.Lock()
@@ -383,8 +382,8 @@ func (c *cluster) awaitPreferred() {
 	})
 }
 
-// equal reports whether all live replicas of a group have the same state with count entries,
-// allowing for entries with unknown outcome.
+// equal reports whether all live replicas of a group have the same state with count entries, and at
+// most as many more as had an unknown outcome.
 func (c *cluster) equal(g int, count uint64) bool {
 	var states []machineState
 	for _, m := range c.members {
@@ -394,7 +393,7 @@ func (c *cluster) equal(g int, count uint64) bool {
 	}
 	unsure := uint64(c.unsure[g].Load())
 	for _, s := range states {
-		if s.Count > count || s.Count+unsure < count || s.Hash != states[0].Hash {
+		if s.Count < count || s.Count > count+unsure || s.Hash != states[0].Hash {
 			return false
 		}
 	}
@@ -402,8 +401,7 @@ func (c *cluster) equal(g int, count uint64) bool {
 }
 
 // apply applies n entries to a group through its leader, some concurrently. A busy machine may
-// cost the group its leader meanwhile: apply retries rejected entries on the next leader, and
-// tolerates a few entries with unknown outcome.
+// cost the group its leader meanwhile: apply proposes an entry again whose outcome is unknown.
 func (c *cluster) apply(g, n int) {
 	c.t.Helper()
 	slots := make(chan struct{}, 64)
@@ -413,18 +411,23 @@ func (c *cluster) apply(g, n int) {
 		slots <- struct{}{}
 		wg.Go(func() {
 			defer func() { <-slots }()
-			err := c.applyOne(g, fmt.Appendf(nil, "entry %d", k))
-			switch {
-			case errors.Is(err, ErrUncertain) && int(unsure.Add(1)) <= cap(slots) && int(unsure.Load()) <= n/2:
-				c.unsure[g].Add(1)
-			case err != nil:
-				c.t.Errorf("group %d entry %d: %v", g, k, err)
+			for end := time.Now().Add(patience); ; {
+				err := c.applyOne(g, fmt.Appendf(nil, "entry %d", k))
+				if errors.Is(err, ErrUncertain) && time.Now().Before(end) {
+					unsure.Add(1)
+					c.unsure[g].Add(1)
+					continue
+				}
+				if err != nil {
+					c.t.Errorf("group %d entry %d: %v", g, k, err)
+				}
+				return
 			}
 		})
 	}
 	wg.Wait()
 	if u := unsure.Load(); u > 0 {
-		c.t.Logf("group %d: of %d of %d entries nobody knows whether they were taken", g, u, n)
+		c.t.Logf("group %d: %d outcomes were unknown, of %d entries", g, u, n)
 	}
 }
 

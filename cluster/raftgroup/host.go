@@ -36,8 +36,7 @@ type Host struct {
 	closed  bool // no more background work may start
 	groups  map[uint32]*Group
 	parked  map[uint32][]parked
-	gone    map[uint32]bool   // closed groups: park nothing for them
-	names   map[uint32]string // names of the groups opened so far
+	gone    map[uint32]bool // closed groups: park nothing for them
 
 	probing  sync.Mutex
 	probed   time.Time // time of the last disk probe; its result follows
@@ -61,7 +60,7 @@ func New(cfg Config) (*Host, error) {
 	}
 	h := &Host{
 		cfg: cfg, log: cfg.Logger, groups: map[uint32]*Group{}, parked: map[uint32][]parked{},
-		gone: map[uint32]bool{}, names: map[uint32]string{},
+		gone:    map[uint32]bool{},
 		latency: diskLatency{limit: cfg.SlowDisk, seen: cfg.Appended}, batcher: &heartbeatBatcher{ask: cfg.Net.Ask, batches: map[quota.NodeID]*heartbeatBatch{}},
 		limit: &limiter{last: map[string]time.Time{}, held: map[string]int{}},
 	}
@@ -77,16 +76,13 @@ func New(cfg Config) (*Host, error) {
 	return h, nil
 }
 
-// spawn runs f in the background; Kill waits for it. It returns false if the host is already
-// closed.
-func (h *Host) spawn(f func()) bool {
+// spawn runs f in the background, unless the host is already closed; Kill waits for it.
+func (h *Host) spawn(f func()) {
 	h.mu.RLock()
 	defer h.mu.RUnlock()
-	if h.closed {
-		return false
+	if !h.closed {
+		h.wg.Go(f)
 	}
-	h.wg.Go(f)
-	return true
 }
 
 // sleep waits for d. It returns false if the host closes first.

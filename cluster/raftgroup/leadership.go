@@ -94,15 +94,7 @@ func (i *instance) stopLeading() {
 func (i *instance) barrier(term uint64) error {
 	ctx, cancel := context.WithTimeout(i.trans.ctx, 10*i.group.host.cfg.Timing.Election)
 	defer cancel()
-	if i.group.opts.FirstEntry == nil {
-		err := i.wait(ctx, i.raft.Barrier(i.group.host.cfg.Timing.rpcTimeout()))
-		i.group.watch.note(i.group, i, err)
-		if err == nil && i.raft.CurrentTerm() != term {
-			err = errOtherTerm
-		}
-		return err
-	}
-	a, err := i.group.apply(ctx, i.group.opts.FirstEntry(term))
+	a, err := i.group.apply(ctx, i.group.opts.FirstEntry())
 	if err == nil && a.term != term {
 		err = fmt.Errorf("%w: proposed in %d, applied in %d", errOtherTerm, term, a.term)
 	}

@@ -120,7 +120,7 @@ func (g *Group) Promote(ctx context.Context, id quota.NodeID) error {
 			return nil
 		}
 		if !c.has(id) {
-			return fmt.Errorf("%w: %s is no member of group %s; add it first", ErrNotReady, id, g.opts.Name)
+			return fmt.Errorf("%w: %s is no member of group %s; add it first", ErrNotReady, id, g.name)
 		}
 		if err := g.upToDate(ctx, c.instance, id, voteLag, g.host.cfg.Timing.Heartbeat); err != nil {
 			return err
@@ -129,6 +129,20 @@ func (g *Group) Promote(ctx context.Context, id quota.NodeID) error {
 			return c.raft.AddVoter(raft.ServerID(id), raft.ServerAddress(id), prev, wait)
 		}
 		return c.keepsQuorum(append(slices.Clone(c.voters), id))
+	})
+}
+
+// Demote turns a voter into a nonvoter that still receives the log. It fails under the same
+// conditions as Remove. See AddNonvoter for the rest.
+func (g *Group) Demote(ctx context.Context, id quota.NodeID) error {
+	return g.change(ctx, func(c *change) error {
+		if !slices.Contains(c.voters, id) {
+			return nil
+		}
+		c.submit = func(prev uint64, wait time.Duration) raft.IndexFuture {
+			return c.raft.DemoteVoter(raft.ServerID(id), prev, wait)
+		}
+		return g.losesVoter(c, id)
 	})
 }
 
@@ -142,14 +156,19 @@ func (g *Group) Remove(ctx context.Context, id quota.NodeID) error {
 		if !c.has(id) {
 			return nil
 		}
-		if id == g.host.cfg.Self {
-			return fmt.Errorf("%w: %s, group %s; transfer leadership first", ErrLeads, id, g.opts.Name)
-		}
 		c.submit = func(prev uint64, wait time.Duration) raft.IndexFuture {
 			return c.raft.RemoveServer(raft.ServerID(id), prev, wait)
 		}
-		return c.keepsQuorum(slices.DeleteFunc(slices.Clone(c.voters), func(v quota.NodeID) bool { return v == id }))
+		return g.losesVoter(c, id)
 	})
+}
+
+// losesVoter checks a change after which the node with that id is no voter.
+func (g *Group) losesVoter(c *change, id quota.NodeID) error {
+	if id == g.host.cfg.Self {
+		return fmt.Errorf("%w: %s, group %s; transfer leadership first", ErrLeads, id, g.name)
+	}
+	return c.keepsQuorum(slices.DeleteFunc(slices.Clone(c.voters), func(v quota.NodeID) bool { return v == id }))
 }
 
 // change is one membership change, from reading the configuration until raft accepts it.
@@ -178,7 +197,7 @@ func (c *change) keepsQuorum(voters []quota.NodeID) error {
 		}
 	}
 	if heard <= len(voters)/2 {
-		return fmt.Errorf("%w: group %s would have %d voters, not heard from: %s", ErrQuorum, g.opts.Name, len(voters), strings.Join(silent, ", "))
+		return fmt.Errorf("%w: group %s would have %d voters, not heard from: %s", ErrQuorum, g.name, len(voters), strings.Join(silent, ", "))
 	}
 	return nil
 }
@@ -200,7 +219,7 @@ func (g *Group) change(ctx context.Context, plan func(*change) error) error {
 	conf := g.fsm.conf.Load() // read before the latest configuration: a change in between makes it stale
 	c := &change{instance: i, term: term, members: servers(i.raft), voters: g.voters()}
 	if conf == nil || !slices.Equal(conf.servers, c.members) {
-		return fmt.Errorf("%w: the latest configuration of group %s is not committed", ErrBusy, g.opts.Name)
+		return fmt.Errorf("%w: the latest configuration of group %s is not committed", ErrBusy, g.name)
 	}
 	if err := plan(c); err != nil || c.submit == nil {
 		return err

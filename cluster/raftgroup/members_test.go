@@ -332,7 +332,7 @@ func TestCloseAndDrop(t *testing.T) {
 		t.Fatal(err)
 	}
 	g, err := l.Group(1)
-	if err := errors.Join(err, g.MarkDropped("g1"), g.DeleteRange(1, sharedlog.MaxIndex), l.Close()); err != nil {
+	if err := errors.Join(err, g.MarkDropped(), g.DeleteRange(1, sharedlog.MaxIndex), l.Close()); err != nil {
 		t.Fatal(err)
 	}
 	h, err := New(Config{Self: "n2", Dir: m.dir, Net: m.net})
@@ -345,7 +345,7 @@ func TestCloseAndDrop(t *testing.T) {
 	if err := h.Kill(); err != nil {
 		t.Error(err)
 	}
-	if left := m.files(); !slices.Equal(left, []string{"g0"}) {
+	if left := m.files(); !slices.Equal(left, []string{"meta"}) {
 		t.Errorf("files of %v", left)
 	}
 }

@@ -16,11 +16,12 @@ const keepSnapshots = 2
 // Open opens the group's files and starts its replica. The preferred leader bootstraps a group
 // that has no state.
 func (h *Host) Open(o GroupOptions) (*Group, error) {
+	name := GroupName(o.ID)
 	if err := o.validate(); err != nil {
-		return nil, fmt.Errorf("raftgroup: %w", err)
+		return nil, fmt.Errorf("raftgroup: group %s: %w", name, err)
 	}
 	o.fill(h.cfg.Timing)
-	g := &Group{host: h, opts: o, fsm: &fsm{machine: o.FSM}, log: h.log.With("group", o.Name)}
+	g := &Group{host: h, opts: o, name: name, fsm: &fsm{machine: o.FSM}, log: h.log.With("group", name)}
 	if o.Join {
 		g.SetPreferred("")
 	} else {
@@ -38,13 +39,13 @@ func (h *Host) Open(o GroupOptions) (*Group, error) {
 		return nil, fmt.Errorf("raftgroup: group %d is open already", o.ID)
 	}
 	if err := g.openFiles(); err != nil {
-		return nil, fmt.Errorf("raftgroup: group %s: %w", o.Name, err)
+		return nil, fmt.Errorf("raftgroup: group %s: %w", name, err)
 	}
 	g.mu.Lock() // a disk failure during start is handled after this
 	err := g.start(false)
 	g.mu.Unlock()
 	if err != nil {
-		return nil, fmt.Errorf("raftgroup: group %s: %w", o.Name, err)
+		return nil, fmt.Errorf("raftgroup: group %s: %w", name, err)
 	}
 	return g, h.adopt(g)
 }
@@ -54,7 +55,7 @@ func (h *Host) adopt(g *Group) error {
 	h.mu.Lock()
 	ok := !h.closing && h.groups[g.opts.ID] == nil
 	if ok {
-		h.groups[g.opts.ID], h.names[g.opts.ID] = g, g.opts.Name
+		h.groups[g.opts.ID] = g
 		delete(h.gone, g.opts.ID)
 	}
 	h.mu.Unlock()
@@ -72,12 +73,12 @@ func (h *Host) adopt(g *Group) error {
 
 // openFiles opens the group's part of the log and its snapshots, and bootstraps an empty group.
 func (g *Group) openFiles() (err error) {
-	if name, dropped := g.host.logs.Dropped()[g.opts.ID]; dropped { // and the deletion failed
-		if err := g.host.sweep(g.opts.ID, name); err != nil {
-			return fmt.Errorf("complete the deletion of %s: %w", name, err)
+	if slices.Contains(g.host.logs.Dropped(), g.opts.ID) { // and the deletion failed
+		if err := g.host.sweep(g.opts.ID); err != nil {
+			return fmt.Errorf("complete the deletion: %w", err)
 		}
 	}
-	snapDir := snapshotDir(g.host.cfg.Dir, g.opts.Name)
+	snapDir := snapshotDir(g.host.cfg.Dir, g.opts.ID)
 	snaps, err := newPrivateSnapshots(snapDir, g.raftLogger())
 	if err != nil {
 		return fmt.Errorf("open snapshots: %w", err)

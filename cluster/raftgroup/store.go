@@ -33,7 +33,7 @@ var wrapStore func(dir string) func(sharedlog.Store) sharedlog.Store
 func openLog(dir string) (*sharedlog.Log, error) {
 	path := logPath(dir)
 	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
-		found, err := filepath.Glob(filepath.Join(snapshotDir(dir, "*"), "snapshots", "*"))
+		found, err := filepath.Glob(filepath.Join(dir, "snapshots", "*", "snapshots", "*"))
 		if err != nil {
 			return nil, err
 		}

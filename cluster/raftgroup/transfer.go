@@ -79,7 +79,7 @@ func (g *Group) TransferTo(ctx context.Context, id quota.NodeID) error {
 	err := i.wait(ctx, i.raft.LeadershipTransferToServer(raft.ServerID(id), raft.ServerAddress(id)))
 	g.transfers.end(err)
 	if err != nil {
-		return fmt.Errorf("transfer of group %s to %s: %w", g.opts.Name, id, err)
+		return fmt.Errorf("transfer of group %s to %s: %w", g.name, id, err)
 	}
 	return nil
 }
@@ -88,7 +88,7 @@ func (g *Group) TransferTo(ctx context.Context, id quota.NodeID) error {
 func (g *Group) ready(ctx context.Context, i *instance, id quota.NodeID) error {
 	cfg := &g.host.cfg
 	if id == cfg.Self || !g.isVoter(id) {
-		return fmt.Errorf("%w: %s is no other voter of group %s", ErrNotReady, id, g.opts.Name)
+		return fmt.Errorf("%w: %s is no other voter of group %s", ErrNotReady, id, g.name)
 	}
 	return g.upToDate(ctx, i, id, maxLag, cfg.Timing.Heartbeat/2)
 }

@@ -17,17 +17,15 @@ import (
 	peerv1 "github.com/quorate/quorate/api/gen/quorate/peer/v1"
 	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
 	"github.com/quorate/quorate/cluster/replica"
+	"github.com/quorate/quorate/internal/apiproto"
 	"github.com/quorate/quorate/internal/quota"
 )
-
-// MaxTop bounds the number of keys in one answer.
-const MaxTop = replica.MaxTop
 
 // TopRates asks all leaders for the keys with the highest demand, and merges the answers. It leaves out
 // nodes that do not answer within a second; the answer says how many ranges it covers.
 func (s *Reader) TopRates(ctx context.Context, req *quoratev1.TopRatesRequest) (*quoratev1.TopRatesResponse, error) {
 	ask := &peerv1.CallRates{
-		Top: min(max(req.Top, 1), MaxTop), Namespace: req.Namespace, Limit: req.Limit, Order: int32(req.Order), KeyPrefix: req.KeyPrefix, Label: req.Label,
+		Top: min(max(req.Top, 1), apiproto.MaxTop), Namespace: req.Namespace, Limit: req.Limit, Order: int32(req.Order), KeyPrefix: req.KeyPrefix, Label: req.Label,
 	}
 	if req.PageToken != "" {
 		after, err := base64.RawURLEncoding.DecodeString(req.PageToken)
@@ -138,7 +136,7 @@ func mergeErrors(answers []*peerv1.CallRatesResult) []*quoratev1.LimitError {
 		return cmp.Or(cmp.Compare(b.OverAdmitted, a.OverAdmitted), cmp.Compare(b.NeedlessRefusals, a.NeedlessRefusals),
 			cmp.Compare(b.NeedlessRefusalsAtMost, a.NeedlessRefusalsAtMost), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Limit, b.Limit))
 	})
-	return out[:min(len(out), MaxTop)]
+	return out[:min(len(out), apiproto.MaxTop)]
 }
 
 func addError(to, e *quoratev1.LimitError) {

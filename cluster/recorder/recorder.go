@@ -109,7 +109,7 @@ func (s *Recorder) Close() error {
 
 // Tick counts the decisions of the second that has ended. The member loop calls it.
 func (s *Recorder) Tick(now quota.Time) {
-	if u, at := &s.Uploader, Second(now); !u.off && at > u.last {
+	if u, at := &s.Uploader, Second(now); !s.cfg.Keep.Off && at > u.last {
 		u.last = at
 		u.collect(at-1, false)
 	}

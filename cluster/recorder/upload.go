@@ -2,7 +2,6 @@ package recorder
 
 import (
 	"context"
-	"log/slog"
 	"sync"
 	"time"
 
@@ -32,14 +31,8 @@ const (
 // uploader counts this node's decisions for the history, and brings the counts into the logs: see
 // docs/rfcs/20261122_history.md.
 type uploader struct {
-	node   Node
-	ranged int // number of ranges
-	log    *slog.Logger
-	stop   chan struct{}
-	done   *sync.WaitGroup
-	Self   history.Process
-	off    bool
-	last   history.Second // the second of the member loop's last tally
+	service *Recorder
+	last    history.Second // the second of the member loop's last tally
 
 	mu      sync.Mutex
 	tally   *history.Tally
@@ -65,14 +58,14 @@ type measured struct {
 }
 
 func (h *uploader) init(s *Recorder) {
-	h.node, h.ranged, h.log, h.stop, h.done, h.off, h.Self = s.node, s.cfg.Ranges, s.log, s.stop, &s.done, s.cfg.Keep.Off, s.cfg.Self
+	h.service = s
 	h.tally = h.newTally()
 	h.seen, h.busy, h.live = map[quota.NodeID]quota.Incarnation{}, map[quota.NodeID]bool{}, map[quota.RangeID]*measured{}
-	h.ranges, h.writing = make([]progress, h.ranged), make(chan struct{}, maxWriting)
+	h.ranges, h.writing = make([]progress, h.service.cfg.Ranges), make(chan struct{}, maxWriting)
 }
 
 func (h *uploader) newTally() *history.Tally {
-	return history.NewTally(h.Self, Second(h.node.Now()), h.ranged, func(l quota.LimitName) quota.RangeID { return OwnerRange(l, h.ranged) })
+	return history.NewTally(h.service.cfg.Self, Second(h.service.node.Now()), h.service.cfg.Ranges, func(l quota.LimitName) quota.RangeID { return OwnerRange(l, h.service.cfg.Ranges) })
 }
 
 // Second returns the second that contains t.
@@ -82,26 +75,26 @@ func Second(t quota.Time) history.Second { return history.Second(int64(t) / int6
 func (h *uploader) collect(at history.Second, all bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.node.Tally(all, func(l quota.LimitName, admitted, refused quota.Units) {
+	h.service.node.Tally(all, func(l quota.LimitName, admitted, refused quota.Units) {
 		h.tally.Add(at, l, history.Counts{Attempted: admitted.Plus(refused), Admitted: admitted})
 	})
 }
 
 // run uploads, collects and writes once a second, shortly after the second begins.
 func (h *uploader) run() {
-	defer h.done.Done()
-	if h.off {
+	defer h.service.done.Done()
+	if h.service.cfg.Keep.Off {
 		return
 	}
 	for {
-		now := h.node.Now()
+		now := h.service.node.Now()
 		next := quota.Time(int64(Second(now))+1)*quota.Time(time.Second) + quota.Time(200*time.Millisecond)
 		select {
-		case <-h.stop:
+		case <-h.service.stop:
 			return
 		case <-time.After(next.Sub(now)):
 		}
-		h.round(Second(h.node.Now()))
+		h.round(Second(h.service.node.Now()))
 	}
 }
 
@@ -116,7 +109,7 @@ func (h *uploader) round(now history.Second) {
 
 // connected returns the connected processes, and records those seen for the first time.
 func (h *uploader) connected(now history.Second) []history.Process {
-	all := append([]history.Process{h.Self}, h.node.Peers()...)
+	all := append([]history.Process{h.service.cfg.Self}, h.service.node.Peers()...)
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for _, p := range all {
@@ -132,8 +125,8 @@ func (h *uploader) connected(now history.Second) []history.Process {
 // gather starts writing the uploads collected by the ranges led here, and the last minute's most
 // requested keys of each range whose turn has come.
 func (h *uploader) gather(now history.Second, alive []history.Process) {
-	for r := range quota.RangeID(h.ranged) {
-		replica := h.node.Replica(r)
+	for r := range quota.RangeID(h.service.cfg.Ranges) {
+		replica := h.service.node.Replica(r)
 		if m, due := replica.wantsList(now, r); due {
 			h.list(r, m, false)
 		}
@@ -155,10 +148,10 @@ func (h *uploader) write(r quota.RangeID, lines *raftlogv1.HistoryLines, slots [
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), writeLimit)
 	defer cancel()
-	err := h.node.Propose(ctx, r, entry)
-	h.node.Replica(r).Written(term, slots, err == nil)
+	err := h.service.node.Propose(ctx, r, entry)
+	h.service.node.Replica(r).Written(term, slots, err == nil)
 	if err != nil {
-		h.log.Debug("history: time slots were not committed", "range", r, "err", err)
+		h.service.log.Debug("history: time slots were not committed", "range", r, "err", err)
 	}
 }
 
@@ -168,9 +161,9 @@ func (h *uploader) list(r quota.RangeID, m history.Minute, ends bool) {
 	const atOnce = 512 // keys that are looked at while the ledger is locked
 	for more := true; more; {
 		more = false
-		h.node.WithLedger(r, func(l *leader.Ledger, _ quota.Time) { more = l.TopSome(history.KeysEach, atOnce) })
+		h.service.node.WithLedger(r, func(l *leader.Ledger, _ quota.Time) { more = l.TopSome(history.KeysEach, atOnce) })
 	}
-	h.node.WithLedger(r, func(l *leader.Ledger, now quota.Time) {
+	h.service.node.WithLedger(r, func(l *leader.Ledger, now quota.Time) {
 		var out []history.TopKeys
 		for _, t := range l.TopSince(history.KeysEach, history.KeysAll) {
 			list := history.TopKeys{Limit: t.Limit, Rest: t.Rest}
@@ -179,20 +172,20 @@ func (h *uploader) list(r quota.RangeID, m history.Minute, ends bool) {
 			}
 			out = append(out, list)
 		}
-		h.node.Replica(r).setList(now, l.Term(), m, out, ends)
+		h.service.node.Replica(r).setList(now, l.Term(), m, out, ends)
 	})
 }
 
 // MeasureAll counts what the ledgers led here have measured since the last call.
 func (h *uploader) MeasureAll(at history.Second) {
-	for r := range quota.RangeID(h.ranged) {
-		h.node.WithLedger(r, func(l *leader.Ledger, _ quota.Time) { h.measure(at, r, l) })
+	for r := range quota.RangeID(h.service.cfg.Ranges) {
+		h.service.node.WithLedger(r, func(l *leader.Ledger, _ quota.Time) { h.measure(at, r, l) })
 	}
 }
 
 // measure counts what a ledger has measured since the last call. The caller holds its replica's lock.
 func (h *uploader) measure(at history.Second, r quota.RangeID, l *leader.Ledger) {
-	if h.off {
+	if h.service.cfg.Keep.Off {
 		return
 	}
 	h.mu.Lock()
@@ -228,7 +221,7 @@ func (h *uploader) upload(now history.Second) {
 	h.mu.Lock()
 	out := map[quota.NodeID]*message{}
 	for r := range quota.RangeID(len(h.ranges)) {
-		to := h.node.Leader(r)
+		to := h.service.node.Leader(r)
 		if to == "" || h.busy[to] {
 			continue
 		}
@@ -275,11 +268,11 @@ func (h *uploader) add(now history.Second, r quota.RangeID, to quota.NodeID, m *
 
 // send sends a message and processes the answer.
 func (h *uploader) send(to quota.NodeID, m *message) {
-	res := h.deliver(to, &peerv1.CallHistoryUpload{Incarnation: uint64(h.Self.Incarnation), Ranges: m.ranges})
+	res := h.deliver(to, &peerv1.CallHistoryUpload{Incarnation: uint64(h.service.cfg.Self.Incarnation), Ranges: m.ranges})
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	delete(h.busy, to)
-	now := Second(h.node.Now())
+	now := Second(h.service.node.Now())
 	for i, t := range m.ranges {
 		var result *peerv1.HistoryUploadResult
 		if i < len(res.GetRanges()) {
@@ -300,12 +293,12 @@ func (h *uploader) send(to quota.NodeID, m *message) {
 }
 
 func (h *uploader) deliver(to quota.NodeID, c *peerv1.CallHistoryUpload) *peerv1.CallHistoryUploadResult {
-	if to == h.Self.Node {
+	if to == h.service.cfg.Self.Node {
 		return h.onUpload(to, c)
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), writeLimit)
 	defer cancel()
-	res, err := h.node.Call(ctx, to, &peerv1.Call{Body: &peerv1.Call_HistoryUpload{HistoryUpload: c}})
+	res, err := h.service.node.Call(ctx, to, &peerv1.Call{Body: &peerv1.Call_HistoryUpload{HistoryUpload: c}})
 	if err != nil {
 		return nil
 	}
@@ -316,17 +309,17 @@ func (h *uploader) deliver(to quota.NodeID, c *peerv1.CallHistoryUpload) *peerv1
 func (h *uploader) onUpload(from quota.NodeID, c *peerv1.CallHistoryUpload) *peerv1.CallHistoryUploadResult {
 	out := &peerv1.CallHistoryUploadResult{}
 	sender := history.Process{Node: from, Incarnation: quota.Incarnation(c.Incarnation)}
-	now := Second(h.node.Now())
+	now := Second(h.service.node.Now())
 	for _, t := range c.Ranges {
 		result := &peerv1.HistoryUploadResult{}
 		out.Ranges = append(out.Ranges, result)
-		rep := h.node.Replica(quota.RangeID(t.Range))
-		if rep == nil || h.off {
+		rep := h.service.node.Replica(quota.RangeID(t.Range))
+		if rep == nil || h.service.cfg.Keep.Off {
 			continue
 		}
 		all, err := decodeUploads(sender, t.Slots)
 		if err != nil {
-			h.log.Warn("history: an upload cannot be read", "peer", from, "range", t.Range, "err", err)
+			h.service.log.Warn("history: an upload cannot be read", "peer", from, "range", t.Range, "err", err)
 			continue
 		}
 		next, term, ok := rep.Accept(now, sender, history.Slot(t.First), all)
@@ -350,13 +343,13 @@ func decodeUploads(from history.Process, all [][]byte) ([]history.Upload, error)
 // Finish uploads all counts, including the current second, and waits until the logs have them, for at
 // most FinishLimit or until ctx ends. A process that stops in order thus leaves no slot incomplete.
 func (h *uploader) Finish(ctx context.Context) {
-	if h.off {
+	if h.service.cfg.Keep.Off {
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, FinishLimit)
 	defer cancel()
 	done := make(chan struct{})
-	h.node.OnMemberLoop(func(now quota.Time) {
+	h.service.node.OnMemberLoop(func(now quota.Time) {
 		h.collect(Second(now), true)
 		h.last = 1 << 62 // nothing is counted any more
 		close(done)
@@ -366,16 +359,16 @@ func (h *uploader) Finish(ctx context.Context) {
 	case <-ctx.Done():
 		return
 	}
-	now := Second(h.node.Now())
+	now := Second(h.service.node.Now())
 	h.MeasureAll(now)
-	for r := range quota.RangeID(h.ranged) {
+	for r := range quota.RangeID(h.service.cfg.Ranges) {
 		h.list(r, now.Slot().Minute(), true)
 	}
 	h.mu.Lock()
 	h.tally.End(now)
 	h.mu.Unlock()
 	for h.Behind() {
-		h.round(Second(h.node.Now()))
+		h.round(Second(h.service.node.Now()))
 		select {
 		case <-ctx.Done():
 			return
@@ -390,24 +383,24 @@ const FinishLimit = 2 * time.Second
 // handOver writes the keys requested since the last lists before the ranges move to other leaders. It
 // waits until ctx ends, at most FinishLimit.
 func (h *uploader) handOver(ctx context.Context) {
-	if h.off {
+	if h.service.cfg.Keep.Off {
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, FinishLimit)
 	defer cancel()
-	for r := range quota.RangeID(h.ranged) {
-		h.list(r, Second(h.node.Now()).Slot().Minute(), true)
+	for r := range quota.RangeID(h.service.cfg.Ranges) {
+		h.list(r, Second(h.service.node.Now()).Slot().Minute(), true)
 	}
 	unlisted := func() bool {
-		for r := range quota.RangeID(h.ranged) {
-			if h.node.Replica(r).unlisted() {
+		for r := range quota.RangeID(h.service.cfg.Ranges) {
+			if h.service.node.Replica(r).unlisted() {
 				return true
 			}
 		}
 		return false
 	}
 	for unlisted() {
-		now := Second(h.node.Now())
+		now := Second(h.service.node.Now())
 		h.gather(now, h.connected(now))
 		select {
 		case <-ctx.Done():
@@ -421,9 +414,9 @@ func (h *uploader) handOver(ctx context.Context) {
 func (h *uploader) Behind() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	now := Second(h.node.Now())
+	now := Second(h.service.node.Now())
 	for r := range quota.RangeID(len(h.ranges)) {
-		if _, due := h.tally.First(now, r); due && h.node.Leader(r) != "" {
+		if _, due := h.tally.First(now, r); due && h.service.node.Leader(r) != "" {
 			return true
 		}
 	}
@@ -450,9 +443,9 @@ func (h *uploader) metrics(reg prometheus.Registerer) {
 func (h *uploader) age() float64 {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	now, oldest := Second(h.node.Now()), history.Second(0)
+	now, oldest := Second(h.service.node.Now()), history.Second(0)
 	for r := range quota.RangeID(len(h.ranges)) {
-		if first, due := h.tally.First(now, r); due && !h.off {
+		if first, due := h.tally.First(now, r); due && !h.service.cfg.Keep.Off {
 			oldest = max(oldest, now-first.First())
 		}
 	}

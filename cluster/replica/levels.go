@@ -29,6 +29,7 @@ type levels struct {
 	lastAt quota.Time // time of the newest checkpoint, by its leader's clock
 	terms  int        // number of terms begun; all terms before a restored snapshot count as one
 	prune  int        // size at which full keys are dropped next
+	forget int        // number of names in packer at which unused ones are dropped next
 }
 
 // appliedLevel is a packed level with the time at which this process learned it. For a level from a
@@ -117,15 +118,16 @@ func (ls *levels) checkpoint(term uint64, cp *raftlogv1.Checkpoint) error {
 	if len(ls.byKey) >= ls.prune {
 		maps.DeleteFunc(ls.byKey, func(_ quota.Key, l appliedLevel) bool { return l.until <= ls.now })
 		ls.prune = 2*len(ls.byKey) + minPrune
-		if len(ls.packer.limits)+len(ls.packer.processes) > ls.prune {
-			ls.renumber()
-		}
+	}
+	if ls.packer.names() >= ls.forget {
+		ls.renumber()
+		ls.forget = 2*ls.packer.names() + minPrune
 	}
 	return nil
 }
 
 // renumber forgets the limits and processes that no level names: limits that arrive with requests have
-// any number of names. The caller holds ls.mu.
+// any number of names, and every restart of a node is a new process. The caller holds ls.mu.
 func (ls *levels) renumber() {
 	before := ls.packer
 	ls.packer = newPacker(false)
@@ -135,7 +137,7 @@ func (ls *levels) renumber() {
 	}
 }
 
-// minPrune keeps small maps from being pruned at every checkpoint.
+// minPrune keeps small maps and packers from being pruned at every checkpoint.
 const minPrune = 1024
 
 // parts returns the current levels, sorted by key, in messages of at most count levels and most bytes,
@@ -213,7 +215,7 @@ func EncodeLevel(kl quota.KeyLevel) *raftlogv1.KeyLevel {
 	for i := range kl.Marks {
 		m := &kl.Marks[i]
 		out.Marks = append(out.Marks, &raftlogv1.Mark{
-			Node: string(m.Node), Life: uint64(m.Life), Epoch: uint64(m.Epoch),
+			Node: string(m.Node), Life: uint64(m.Incarnation), Epoch: uint64(m.Epoch),
 			Used: int64(m.Used), Overdrawn: int64(m.Overdrawn), Refunded: int64(m.Refunded),
 			Out: int64(m.Out), Rate: int64(m.Rate), Cap: int64(m.Cap), UntilUnixNanos: int64(m.Until), Dead: m.Dead,
 		})
@@ -231,7 +233,7 @@ func DecodeLevel(l *raftlogv1.KeyLevel) quota.KeyLevel {
 	}
 	for _, m := range l.Marks {
 		out.Marks = append(out.Marks, quota.Mark{
-			Node: quota.NodeID(m.Node), Life: quota.Incarnation(m.Life), Epoch: quota.Seq(m.Epoch),
+			Node: quota.NodeID(m.Node), Incarnation: quota.Incarnation(m.Life), Epoch: quota.Seq(m.Epoch),
 			Used: quota.Units(m.Used), Overdrawn: quota.Units(m.Overdrawn), Refunded: quota.Units(m.Refunded),
 			Out: quota.Units(m.Out), Rate: quota.Units(m.Rate), Cap: quota.Units(m.Cap), Until: quota.Time(m.UntilUnixNanos), Dead: m.Dead,
 		})

@@ -75,7 +75,7 @@ func TestPackedLevels(t *testing.T) {
 		}
 		for range rng.IntN(4) {
 			kl.Marks = append(kl.Marks, quota.Mark{
-				Node: quota.NodeID(strconv.Itoa(rng.IntN(4))), Life: quota.Incarnation(rng.IntN(3)), Epoch: quota.Seq(rng.Uint64()), Used: amount(), Overdrawn: amount(),
+				Node: quota.NodeID(strconv.Itoa(rng.IntN(4))), Incarnation: quota.Incarnation(rng.IntN(3)), Epoch: quota.Seq(rng.Uint64()), Used: amount(), Overdrawn: amount(),
 				Refunded: amount(), Out: amount(), Rate: amount(), Cap: amount(), Until: when(), Dead: rng.IntN(2) == 0,
 			})
 		}
@@ -127,7 +127,7 @@ func TestPackedSize(t *testing.T) {
 				for n := range tt.marks {
 					kl.Implicit = 100 * quota.Token
 					kl.Marks = append(kl.Marks, quota.Mark{
-						Node: quota.NodeID(fmt.Sprintf("node-%d", n)), Life: quota.Incarnation(at), Epoch: quota.Seq(i), Used: 12 * quota.Token, Overdrawn: 3 * quota.Token,
+						Node: quota.NodeID(fmt.Sprintf("node-%d", n)), Incarnation: quota.Incarnation(at), Epoch: quota.Seq(i), Used: 12 * quota.Token, Overdrawn: 3 * quota.Token,
 						Out: 62_500_000, Cap: 62_500_000, Until: at.Add(5 * time.Second),
 					})
 				}
@@ -163,7 +163,7 @@ func TestNamesAreForgotten(t *testing.T) {
 			}
 			levels = append(levels, quota.KeyLevel{
 				Key: quota.Key{LimitName: name, Key: "k"}, At: at, Level: 1, FullAt: at.Add(time.Second),
-				Marks: []quota.Mark{{Node: "n1", Life: quota.Incarnation(i + 1)}},
+				Marks: []quota.Mark{{Node: "n1", Incarnation: quota.Incarnation(i + 1)}},
 			})
 		}
 		if err := m.checkpoint(1, EncodeCheckpoint(at, levels)); err != nil {
@@ -180,9 +180,30 @@ func TestNamesAreForgotten(t *testing.T) {
 	}
 }
 
+// TestProcessesAreForgotten checks that a replica of few keys, which it never prunes, forgets the processes of
+// restarted nodes.
+func TestProcessesAreForgotten(t *testing.T) {
+	m, at := newLevels(noTime), quota.Time(1_790_000_000_000_000_000)
+	most := 0
+	for inc := range quota.Incarnation(10 * minPrune) {
+		at = at.Add(time.Second)
+		kl := quota.KeyLevel{Key: testKey("k"), At: at, Level: 1, FullAt: at.Add(time.Hour), Marks: []quota.Mark{{Node: "n1", Incarnation: inc}}}
+		if err := m.checkpoint(1, EncodeCheckpoint(at, []quota.KeyLevel{kl})); err != nil {
+			t.Fatal(err)
+		}
+		most = max(most, m.packer.names())
+	}
+	if most > 2*2+minPrune { // a limit and a process
+		t.Errorf("%d names for one limit and one process", most)
+	}
+	if got := m.all(0, 0); len(got) != 1 || got[0].Marks[0].Incarnation != 10*minPrune-1 {
+		t.Errorf("%+v", got)
+	}
+}
+
 // FuzzDecodeCheckpoint reads arbitrary bytes. What is read without an error must be written the same way.
 func FuzzDecodeCheckpoint(f *testing.F) {
-	kl := quota.KeyLevel{Key: testKey("k"), At: 5, Level: 7, FullAt: 9, Marks: []quota.Mark{{Node: "a", Life: 1, Used: 3, Until: 8}}}
+	kl := quota.KeyLevel{Key: testKey("k"), At: 5, Level: 7, FullAt: 9, Marks: []quota.Mark{{Node: "a", Incarnation: 1, Used: 3, Until: 8}}}
 	f.Add(EncodeCheckpoint(5, []quota.KeyLevel{kl, kl}).Packed)
 	f.Fuzz(func(t *testing.T, data []byte) {
 		levels, err := DecodeCheckpoint(&raftlogv1.Checkpoint{AtUnixNanos: 5, Packed: data})

@@ -374,7 +374,7 @@ func TestLargeSnapshot(t *testing.T) {
 			}
 			for m := range marks {
 				kl.Marks = append(kl.Marks, quota.Mark{
-					Node: quota.NodeID(fmt.Sprintf("node-%03d", m)), Life: quota.Incarnation(now), Epoch: quota.Seq(from), Used: 123456789, Overdrawn: 1234567, Refunded: -1,
+					Node: quota.NodeID(fmt.Sprintf("node-%03d", m)), Incarnation: quota.Incarnation(now), Epoch: quota.Seq(from), Used: 123456789, Overdrawn: 1234567, Refunded: -1,
 					Out: -12345678, Rate: 12345678, Cap: 123456789, Until: now.Add(3 * time.Second),
 				})
 			}

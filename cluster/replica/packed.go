@@ -25,7 +25,7 @@ import (
 // Times are relative to the level's own, signed. An amount is a number of tokens, times two, where it is a
 // whole number of them, or else a number of micro-tokens, times two, plus one; signed.
 //
-// A mark begins with the process that it is about: 0, node (string) and life where that is new; else its
+// A mark begins with the process that it is about: 0, node (string) and incarnation where that is new; else its
 // number, as with limits. In memory, processes are numbered for the whole range (packer).
 const packedVersion = 1
 
@@ -51,12 +51,12 @@ const (
 
 // process is one process of a node.
 type process struct {
-	node quota.NodeID
-	life quota.Incarnation
+	node        quota.NodeID
+	incarnation quota.Incarnation
 }
 
 // packer numbers limits and processes. Those of a checkpoint are written into it where they first appear; those
-// of a replica's memory stay in it until levels.renumber: no more than twice as many as levels, and some.
+// of a replica's memory stay in it until levels.renumber: at most twice as many as levels name, and minPrune.
 type packer struct {
 	limits    []quota.LimitName
 	limitOf   map[quota.LimitName]uint64
@@ -69,6 +69,8 @@ func newPacker(inline bool) *packer {
 	return &packer{limitOf: map[quota.LimitName]uint64{}, processOf: map[process]uint64{}, inline: inline}
 }
 
+func (p *packer) names() int { return len(p.limits) + len(p.processes) }
+
 func (p *packer) limit(b []byte, n quota.LimitName) []byte {
 	if i := p.limitOf[n]; i > 0 {
 		return binary.AppendUvarint(b, i)
@@ -79,7 +81,7 @@ func (p *packer) limit(b []byte, n quota.LimitName) []byte {
 }
 
 func (p *packer) process(b []byte, m *quota.Mark) []byte {
-	id := process{m.Node, m.Life}
+	id := process{m.Node, m.Incarnation}
 	i := p.processOf[id]
 	if i == 0 {
 		id.node = quota.NodeID(unique.Make(string(id.node)).Value())
@@ -87,7 +89,7 @@ func (p *packer) process(b []byte, m *quota.Mark) []byte {
 		i = uint64(len(p.processes))
 		p.processOf[id] = i
 		if p.inline {
-			return binary.AppendUvarint(appendString(append(b, 0), string(m.Node)), uint64(m.Life))
+			return binary.AppendUvarint(appendString(append(b, 0), string(m.Node)), uint64(m.Incarnation))
 		}
 	}
 	return binary.AppendUvarint(b, i)
@@ -286,7 +288,7 @@ func (u *unpacker) body(kl *quota.KeyLevel) {
 	for i := range kl.Marks {
 		m := &kl.Marks[i]
 		p := u.process()
-		m.Node, m.Life = p.node, p.life
+		m.Node, m.Incarnation = p.node, p.incarnation
 		flags := u.uvarint()
 		m.Epoch, m.Used = quota.Seq(u.uvarint()), u.amount()
 		m.Dead = flags&markDead != 0

@@ -5,14 +5,12 @@ import (
 
 	peerv1 "github.com/quorate/quorate/api/gen/quorate/peer/v1"
 	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
+	"github.com/quorate/quorate/internal/apiproto"
 	"github.com/quorate/quorate/internal/quota"
 	"github.com/quorate/quorate/internal/snapshotio"
 	"github.com/quorate/quorate/leader"
 	"github.com/quorate/quorate/shard"
 )
-
-// MaxTop bounds the number of keys in one answer.
-const MaxTop = 1000
 
 // Rates returns the key rates and the measured errors of the ranges that this node leads.
 func (s *Set) Rates(req *peerv1.CallRates) *peerv1.CallRatesResult {
@@ -79,7 +77,7 @@ func limitProto(l *quota.Limit) *quoratev1.Limit {
 // RateQuery converts a peer's request to a ledger query.
 func RateQuery(req *peerv1.CallRates) leader.Query {
 	q := leader.Query{
-		Order: quota.RateOrder(req.Order), Top: int(min(max(req.Top, 1), MaxTop)), Prefix: req.KeyPrefix, Label: req.Label,
+		Order: quota.RateOrder(req.Order), Top: int(min(max(req.Top, 1), apiproto.MaxTop)), Prefix: req.KeyPrefix, Label: req.Label,
 		Limits: func(l quota.LimitName) bool {
 			return (req.Namespace == "" || l.Namespace == req.Namespace) && (req.Limit == "" || l.Limit == req.Limit)
 		},

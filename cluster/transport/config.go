@@ -31,7 +31,8 @@ const (
 	handshakeLimit     = 5 * time.Second        // from accept or dial to the end of the handshake, TLS included
 	hearLimit          = 2 * time.Second        // from accept to the first byte
 	lingerLimit        = time.Second / 4        // time for a TLS error to reach the other side
-	writeLimit         = 10 * time.Second       // one flush: a peer that takes longer to read is gone
+	writeLimit         = 10 * time.Second       // for each writeChunk: a peer that takes longer to read is gone
+	writeChunk         = 64 << 10
 	minBackoff         = 10 * time.Millisecond
 	maxBackoff         = time.Second
 	settledAfter       = time.Second // a connection that lived this long resets the backoff

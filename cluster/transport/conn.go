@@ -88,8 +88,8 @@ func (c *conn) readLoop(handle func(*peerv1.Frame)) {
 	for {
 		f, err := c.fr.frame()
 		if err != nil {
-			if errors.Is(err, ErrTooLarge) {
-				c.net.log.Warn("peer sent an unreadable message; closing the connection", "peer", c.peer, "lane", c.lane, "err", err)
+			if errors.Is(err, ErrTooLarge) || errors.Is(err, errMalformed) {
+				c.net.logs.warn(c.net.log, logFrame, "peer sent an unreadable message; closing the connection", "peer", c.peer, "lane", c.lane, "err", err)
 			}
 			c.close(err)
 			return
@@ -100,7 +100,7 @@ func (c *conn) readLoop(handle func(*peerv1.Frame)) {
 
 // writeLoop writes queued frames and flushes whenever the queue is empty.
 func (c *conn) writeLoop() {
-	w := bufio.NewWriterSize(c.nc, readBuffer)
+	w := bufio.NewWriterSize(chunkWriter{c.nc}, readBuffer)
 	var spare [][]byte
 	for {
 		batch := c.q.drain(spare)
@@ -124,8 +124,21 @@ func (c *conn) writeLoop() {
 	}
 }
 
+// chunkWriter sets a deadline for each chunk instead of the whole: a frame may take long on a slow
+// path, but it must make progress.
+type chunkWriter struct{ net.Conn }
+
+func (w chunkWriter) Write(b []byte) (n int, err error) {
+	for n < len(b) && err == nil {
+		_ = w.SetWriteDeadline(time.Now().Add(writeLimit))
+		var wrote int
+		wrote, err = w.Conn.Write(b[n:min(n+writeChunk, len(b))])
+		n += wrote
+	}
+	return n, err
+}
+
 func (c *conn) flush(w *bufio.Writer) bool {
-	_ = c.nc.SetWriteDeadline(time.Now().Add(writeLimit))
 	if err := w.Flush(); err != nil {
 		c.close(err)
 		return false
@@ -141,9 +154,6 @@ func (c *conn) writeBatch(w *bufio.Writer, batch [][]byte) bool {
 			continue
 		case f.Delay > 0 && (!c.flush(w) || !c.sleep(f.Delay)):
 			return false
-		}
-		if w.Available() < len(b) { // this write reaches the socket
-			_ = c.nc.SetWriteDeadline(time.Now().Add(writeLimit))
 		}
 		if _, err := w.Write(b); err != nil {
 			c.close(err)

@@ -24,8 +24,8 @@
 //
 // # Queues
 //
-// Send and Call never block on the network: frames wait in a queue that is bounded by frames and
-// bytes, and the call returns [ErrBusy] when it is full. One goroutine per connection writes, and
+// [Net.Send] and [Net.Ask] never block: frames wait in a queue that is bounded by frames and bytes,
+// and both return [ErrBusy] when it is full. One goroutine per connection writes, and
 // flushes when the queue is empty: frames that arrive together leave together, and a single frame
 // leaves at once. All requests of one [Net.Ask] leave in one write, and so do the answers, on a
 // control connection, to requests that were read together.

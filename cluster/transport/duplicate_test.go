@@ -15,8 +15,8 @@ func TestTwin(t *testing.T) {
 	duplicate := start(t, listen(t, "127.0.0.1:0"), "b", map[quota.NodeID]string{"a": a.addr}, func(c *Config) { c.Incarnation = 2 })
 	want := `duplicate: another process is node "b", at ` + b.addr
 	eventually(t, "the duplicate is told why", func() bool { return strings.HasPrefix(duplicate.Refusal("a"), want) })
-	if life, _, up := a.peer("b").current(); life != 1 || !up {
-		t.Errorf("a is connected to life %d, %v; want 1, true", life, up)
+	if inc, _, up := a.peer("b").current(); inc != 1 || !up {
+		t.Errorf("a is connected to process %d, %v; want 1, true", inc, up)
 	}
 	if duplicate.Connected("a") {
 		t.Error("the duplicate is connected")
@@ -30,9 +30,9 @@ func TestTwin(t *testing.T) {
 	eventually(t, "the duplicate is taken when the first has ended", func() bool { return duplicate.Connected("a") && a.Connected("b") })
 }
 
-// TestGoodbyeOfAnEarlierLife checks that a goodbye that an earlier process of a node left in a
+// TestGoodbyeOfAnEarlierProcess checks that a goodbye that an earlier process of a node left in a
 // connection does not mark the node's current process as dead.
-func TestGoodbyeOfAnEarlierLife(t *testing.T) {
+func TestGoodbyeOfAnEarlierProcess(t *testing.T) {
 	var a *node
 	mark := func(c *Config) {
 		c.Handle = func(from quota.NodeID, f *peerv1.Frame, _ func(*peerv1.Frame)) {
@@ -45,11 +45,11 @@ func TestGoodbyeOfAnEarlierLife(t *testing.T) {
 	goodbye := &peerv1.Frame{Body: &peerv1.Frame_Beacon{Beacon: &peerv1.Beacon{Leaving: true}}}
 	a.handle(&conn{net: a.Net, peer: "b", incarnation: 1, lane: control}, goodbye)
 	if !a.Connected("b") {
-		t.Fatal("the goodbye of life 1 has ended life 2")
+		t.Fatal("the goodbye of process 1 has ended process 2")
 	}
 	a.handle(&conn{net: a.Net, peer: "b", incarnation: 2, lane: control}, goodbye)
 	if a.Connected("b") {
-		t.Fatal("the goodbye of life 2 was not heard")
+		t.Fatal("the goodbye of process 2 was not heard")
 	}
 }
 
@@ -64,9 +64,9 @@ func TestDeadThatSpeaks(t *testing.T) {
 	eventually(t, "b is up again", func() bool { return a.Connected("b") && a.seen("b", Up) == 2 })
 }
 
-// TestEarlierLife checks that a process that is still running after a later one of its node has
+// TestEarlierProcess checks that a process that is still running after a later one of its node has
 // connected is refused with that reason, whichever side dials.
-func TestEarlierLife(t *testing.T) {
+func TestEarlierProcess(t *testing.T) {
 	a, b := pair(t, nil, func(c *Config) { c.Incarnation = 2 })
 	if err := b.Close(); err != nil {
 		t.Fatal(err)
@@ -76,4 +76,20 @@ func TestEarlierLife(t *testing.T) {
 	want := `incarnation: a later process of node "b" has connected`
 	eventually(t, "it is told", func() bool { return strings.HasPrefix(old.Refusal("a"), want) })
 	eventually(t, "a says why", func() bool { return strings.HasPrefix(a.Refusal("b"), "by this side: "+want) })
+}
+
+// TestEarlierProcessDials checks the same while this node cannot reach the later process, which has dialed
+// it: the earlier one does not take over its connections.
+func TestEarlierProcessDials(t *testing.T) {
+	a := start(t, listen(t, "127.0.0.1:0"), "a", map[quota.NodeID]string{"b": "127.0.0.1:1"}, nil)
+	to := map[quota.NodeID]string{"a": a.addr}
+	b := start(t, listen(t, "127.0.0.1:0"), "b", to, func(c *Config) { c.Incarnation = 2 })
+	eventually(t, "b has dialed", func() bool { return b.Connected("a") })
+	old := start(t, listen(t, "127.0.0.1:0"), "b", to, nil)
+	eventually(t, "the earlier process gets the error", func() bool {
+		return strings.HasPrefix(old.Refusal("a"), `incarnation: a later process of node "b" has connected`)
+	})
+	if !b.Connected("a") || old.Connected("a") {
+		t.Error("the earlier process has taken over")
+	}
 }

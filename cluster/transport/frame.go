@@ -3,6 +3,7 @@ package transport
 import (
 	"bufio"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -90,6 +91,8 @@ func (fr *frameReader) more() bool {
 	return err == nil && uint64(binary.BigEndian.Uint32(head)) <= uint64(have-lengthBytes)
 }
 
+var errMalformed = errors.New("malformed frame")
+
 // frame reads one peerv1.Frame.
 func (fr *frameReader) frame() (*peerv1.Frame, error) {
 	b, err := fr.next(MaxFrame)
@@ -98,7 +101,7 @@ func (fr *frameReader) frame() (*peerv1.Frame, error) {
 	}
 	f := &peerv1.Frame{}
 	if err := proto.Unmarshal(b, f); err != nil {
-		return nil, fmt.Errorf("decode frame: %w", err)
+		return nil, fmt.Errorf("%w: %w", errMalformed, err)
 	}
 	return f, nil
 }

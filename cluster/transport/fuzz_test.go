@@ -117,7 +117,7 @@ func FuzzAcceptTLS(f *testing.F) {
 	n := accepting(f, ca.with(cert))
 	f.Fuzz(func(t *testing.T, raw []byte) {
 		exchange(t, n, raw)
-		if n.LevelOf("x") != 0 || n.peer("x").helloIncarnation != 0 {
+		if n.LevelOf("x") != 0 || n.IncarnationOf("x") != 0 {
 			t.Fatal("something was taken for a peer")
 		}
 	})

@@ -71,7 +71,9 @@ func closedSoon(t *testing.T, nc net.Conn) {
 }
 
 func TestGarbageIsClosed(t *testing.T) {
-	b := start(t, listen(t, "127.0.0.1:0"), "b", map[quota.NodeID]string{"x": "127.0.0.1:1"}, nil)
+	var log lockedBuffer
+	b := start(t, listen(t, "127.0.0.1:0"), "b", map[quota.NodeID]string{"x": "127.0.0.1:1"},
+		func(c *Config) { c.Logger = slog.New(slog.NewTextHandler(&log, nil)) })
 	hello, _ := encode(goodHello())
 	cases := map[string][]byte{
 		"http":             []byte("GET / HTTP/1.1\r\nHost: b\r\n\r\n"),
@@ -90,6 +92,9 @@ func TestGarbageIsClosed(t *testing.T) {
 			_, _ = nc.Write(raw)
 			closedSoon(t, nc)
 		})
+	}
+	if n := strings.Count(log.String(), "unreadable message"); n != 2 {
+		t.Errorf("%d bad frames of a peer are logged; want 2:\n%s", n, log.String())
 	}
 }
 

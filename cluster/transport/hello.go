@@ -147,7 +147,7 @@ func (n *Net) outdated(h *peerv1.Hello) string {
 	if p == nil {
 		return ""
 	}
-	if current, _, _ := p.current(); quota.Incarnation(h.Incarnation) >= current {
+	if quota.Incarnation(h.Incarnation) >= p.newest() {
 		return ""
 	}
 	return fmt.Sprintf("incarnation: a later process of node %q has connected to node %q; a data directory is for one process, and a copy of it must not run: stop both processes, and start the one to keep",
@@ -166,7 +166,7 @@ func (n *Net) duplicate(h *peerv1.Hello) string {
 	if !up || current == quota.Incarnation(h.Incarnation) {
 		return ""
 	}
-	return fmt.Sprintf("duplicate: another process is node %q, at %s, and node %q is connected to it; a data directory is for one process, and no copy of it may run: stop this one or that",
+	return fmt.Sprintf("duplicate: another process is node %q, at %s, and node %q is connected to it; a data directory is for one process, and no copy of it may run: stop one of the two",
 		clip(h.From), addr, n.cfg.Self)
 }
 
@@ -192,7 +192,7 @@ var tlsRecord = []byte{22, 3}
 
 func readHello(fr *frameReader) (*peerv1.Hello, error) {
 	if b, _ := fr.r.Peek(len(tlsRecord)); bytes.Equal(b, tlsRecord) {
-		return nil, errors.New("what came is TLS, and this node speaks without it")
+		return nil, errors.New("the other side uses TLS, and this node does not")
 	}
 	b, err := fr.next(maxHello)
 	if err != nil {

@@ -21,6 +21,7 @@ const (
 	logEvicted                 // a connection was evicted: too many unauthenticated
 	logTLS                     // TLS failed
 	logGarbage                 // no Hello arrived
+	logFrame                   // a peer sent what is no frame
 	logMismatch                // the Hello does not fit
 	logKinds                   // the number of kinds
 )

@@ -57,13 +57,13 @@ func TestRefusingPeerIsNoDeadOne(t *testing.T) {
 	t.Logf("refused after %v", time.Since(lost).Round(time.Microsecond))
 	time.Sleep(100 * time.Millisecond) // more refused dials
 	if n := a.seen("b", Refused); n != 1 || a.seen("b", Dead) != 0 || a.EndedBefore("b") != 1 {
-		t.Fatalf("told Refused %d times, Dead %d times, lives ended before %d", n, a.seen("b", Dead), a.EndedBefore("b"))
+		t.Fatalf("told Refused %d times, Dead %d times, processes ended before %d", n, a.seen("b", Dead), a.EndedBefore("b"))
 	}
 	// The same node returns with a new incarnation and ends again.
 	b2 := start(t, listen(t, b.addr), "b", map[quota.NodeID]string{"a": a.addr}, func(c *Config) { c.Incarnation = 2 })
 	eventually(t, "b is up again", func() bool { return a.Connected("b") && b2.Connected("a") })
 	if a.seen("b", Dead) != 1 || a.EndedBefore("b") != 2 {
-		t.Fatalf("told Dead %d times of the first life, lives ended before %d", a.seen("b", Dead), a.EndedBefore("b"))
+		t.Fatalf("told Dead %d times of the first process, processes ended before %d", a.seen("b", Dead), a.EndedBefore("b"))
 	}
 	_ = b2.Close()
 	eventually(t, "b refuses again", func() bool { return a.seen("b", Refused) == 2 })

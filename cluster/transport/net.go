@@ -159,69 +159,62 @@ func (n *Net) Send(to quota.NodeID, lane peerv1.Lane, f *peerv1.Frame) error {
 	return c.send(f, 0, false)
 }
 
+// state returns f of a peer, with its lock held; the zero value for an unknown peer.
+func state[T any](n *Net, id quota.NodeID, f func(*peer) T) (out T) {
+	if p := n.peer(id); p != nil {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		out = f(p)
+	}
+	return out
+}
+
 // Connected reports whether the peer is Up.
 func (n *Net) Connected(id quota.NodeID) bool {
-	p := n.peer(id)
-	if p == nil {
-		return false
-	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.up
-}
-
-// LevelOf returns the feature level from the peer's last handshake, whichever side dialed. It
-// returns 0 for a peer that has not connected since this process started, and for an unknown
-// peer.
-func (n *Net) LevelOf(id quota.NodeID) uint32 {
-	if p := n.peer(id); p != nil {
-		level, _ := p.levelAndFirst()
-		return level
-	}
-	return 0
-}
-
-// PackedOf returns the packed form that the peer reads, from its last handshake; 0 where LevelOf
-// returns 0.
-func (n *Net) PackedOf(id quota.NodeID) uint32 {
-	if p := n.peer(id); p != nil {
-		return p.packed.Load()
-	}
-	return 0
-}
-
-// FirstIncarnationOf returns the first incarnation of a process with the peer's data, from its
-// last handshake; 0 where LevelOf returns 0.
-func (n *Net) FirstIncarnationOf(id quota.NodeID) quota.Incarnation {
-	if p := n.peer(id); p != nil {
-		_, first := p.levelAndFirst()
-		return first
-	}
-	return 0
-}
-
-// IncarnationOf returns the peer's incarnation, from its last handshake; 0 where LevelOf returns
-// 0.
-func (n *Net) IncarnationOf(id quota.NodeID) quota.Incarnation {
-	p := n.peer(id)
-	if p == nil {
-		return 0
-	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.helloIncarnation
+	return state(n, id, func(p *peer) bool { return p.up })
 }
 
 // Refusal returns the reason of the peer's last refusal of a connection from this node; "" if it
 // has not refused since the last successful one.
 func (n *Net) Refusal(id quota.NodeID) string {
-	p := n.peer(id)
-	if p == nil {
-		return ""
+	return state(n, id, func(p *peer) string { return p.refusal })
+}
+
+// EndedBefore returns the first incarnation of the peer that may still be running. All earlier
+// ones have ended, because a later one answered or the peer announced its end; see MarkDead. It
+// returns 0 if no incarnation is known to have ended, and for an unknown peer.
+func (n *Net) EndedBefore(id quota.NodeID) quota.Incarnation {
+	return state(n, id, func(p *peer) quota.Incarnation { return p.endedBefore })
+}
+
+// helloOf returns the peer's last Hello; nil, whose fields read as 0, for a peer that has not
+// connected since this process started, and for an unknown peer.
+func (n *Net) helloOf(id quota.NodeID) *peerv1.Hello {
+	if p := n.peer(id); p != nil {
+		return p.hello.Load()
 	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.refusal
+	return nil
+}
+
+// LevelOf returns the feature level from the peer's last handshake, whichever side dialed. It
+// returns 0 for a peer that has not connected since this process started, and for an unknown
+// peer.
+func (n *Net) LevelOf(id quota.NodeID) uint32 { return n.helloOf(id).GetLevel() }
+
+// PackedOf returns the packed form that the peer reads, from its last handshake; 0 where LevelOf
+// returns 0.
+func (n *Net) PackedOf(id quota.NodeID) uint32 { return n.helloOf(id).GetPacked() }
+
+// FirstIncarnationOf returns the first incarnation of a process with the peer's data, from its
+// last handshake; 0 where LevelOf returns 0.
+func (n *Net) FirstIncarnationOf(id quota.NodeID) quota.Incarnation {
+	return quota.Incarnation(n.helloOf(id).GetFirstIncarnation())
+}
+
+// IncarnationOf returns the peer's incarnation, from its last handshake; 0 where LevelOf returns
+// 0.
+func (n *Net) IncarnationOf(id quota.NodeID) quota.Incarnation {
+	return quota.Incarnation(n.helloOf(id).GetIncarnation())
 }
 
 // WaitConnected waits until the peer is Up. It returns the context's error, ErrClosed, or
@@ -242,19 +235,6 @@ func (n *Net) WaitConnected(ctx context.Context, id quota.NodeID) error {
 	case <-ctx.Done():
 		return ctx.Err()
 	}
-}
-
-// EndedBefore returns the first incarnation of the peer that may still be running. All earlier
-// ones have certainly ended, because a later one answered or the peer announced its end. It
-// returns 0 if no incarnation is known to have ended, and for an unknown peer.
-func (n *Net) EndedBefore(id quota.NodeID) quota.Incarnation {
-	p := n.peer(id)
-	if p == nil {
-		return 0
-	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.endedBefore
 }
 
 // MarkDead records that the peer announced its end. It causes one Dead event and leaves the

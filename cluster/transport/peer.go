@@ -20,22 +20,22 @@ type peer struct {
 	ctx    context.Context // ends with the Net, or when the peer is removed
 	cancel context.CancelFunc
 
-	mu               sync.Mutex
-	standing         [2]bool // per link
-	up               bool    // both links are established, and the peer is not marked dead
-	seen             bool    // was up in the known incarnation
-	refusing         bool    // Refused was reported and it has not been up since
-	dead             bool    // Dead was reported and it has not been up since
-	endedBefore      quota.Incarnation
-	upCh             chan struct{} // closed while up
-	incarnation      quota.Incarnation
-	lastAddr         string // address of its last connection
-	removed          bool   // no more events
-	level            uint32 // from its last handshake
-	first            quota.Incarnation
-	helloIncarnation quota.Incarnation // incarnation in that handshake
-	packed           atomic.Uint32     // packed form that it reads, from the same handshake
-	refusal          string            // reason of its last refusal
+	// hello is that of the newest incarnation that has completed a handshake, whichever side dialed; nil
+	// before the first. Replaced under mu.
+	hello atomic.Pointer[peerv1.Hello]
+
+	mu          sync.Mutex
+	standing    [2]bool // per link
+	up          bool    // both links are established, and the peer is not marked dead
+	seen        bool    // was up in the known incarnation
+	refusing    bool    // Refused was reported and it has not been up since
+	dead        bool    // Dead was reported and it has not been up since
+	endedBefore quota.Incarnation
+	upCh        chan struct{}     // closed while up
+	incarnation quota.Incarnation // of the connections that this node dialed
+	lastAddr    string            // address of its last connection
+	removed     bool              // no more events
+	refusal     string            // reason of its last refusal
 }
 
 func newPeer(n *Net, id quota.NodeID, addr string) *peer {
@@ -162,8 +162,8 @@ func (p *peer) acceptsBeacon(incarnation quota.Incarnation, leaving bool) bool {
 }
 
 // newest returns the newest incarnation of the peer that has completed a handshake, whichever
-// side dialed. The caller holds mu.
-func (p *peer) newest() quota.Incarnation { return max(p.incarnation, p.helloIncarnation) }
+// side dialed; 0 before the first.
+func (p *peer) newest() quota.Incarnation { return quota.Incarnation(p.hello.Load().GetIncarnation()) }
 
 // setUpIfStanding reports Up when both links are established. The caller holds mu.
 func (p *peer) setUpIfStanding() {
@@ -178,16 +178,9 @@ func (p *peer) setUpIfStanding() {
 func (p *peer) noteHello(h *peerv1.Hello) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if incarnation := quota.Incarnation(h.Incarnation); incarnation >= p.helloIncarnation {
-		p.level, p.helloIncarnation, p.first = h.Level, incarnation, quota.Incarnation(h.FirstIncarnation)
-		p.packed.Store(h.Packed)
+	if quota.Incarnation(h.Incarnation) >= p.newest() {
+		p.hello.Store(h)
 	}
-}
-
-func (p *peer) levelAndFirst() (level uint32, first quota.Incarnation) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.level, p.first
 }
 
 func (p *peer) noteRefusal(text string) {

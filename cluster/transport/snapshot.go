@@ -16,7 +16,7 @@ import (
 var errReplaced = errors.New("replaced by a newer connection")
 
 // Snapshot sends header and size bytes of body on a connection of its own, and waits for the
-// answer. The context bounds it, and so does progress: every chunk must leave within ten seconds.
+// answer. The context bounds it, and so does progress: every 64 KiB must leave within ten seconds.
 func (n *Net) Snapshot(ctx context.Context, to quota.NodeID, header *peerv1.Frame, size int64, body io.Reader) (*peerv1.Frame, error) {
 	p := n.peer(to)
 	if p == nil {
@@ -57,7 +57,7 @@ func (c *conn) writeSnapshot(header *peerv1.Frame, size int64, body io.Reader) e
 	if err != nil {
 		return err
 	}
-	w := bufio.NewWriterSize(progressWriter{c}, 256<<10)
+	w := bufio.NewWriterSize(faultyWriter{c}, 256<<10)
 	if _, err := w.Write(binary.BigEndian.AppendUint64(b, uint64(size))); err != nil {
 		return err
 	}
@@ -67,11 +67,10 @@ func (c *conn) writeSnapshot(header *peerv1.Frame, size int64, body io.Reader) e
 	return w.Flush()
 }
 
-// progressWriter and progressReader set a deadline on every step instead of the whole: a snapshot
-// may be large, but it must make progress.
-type progressWriter struct{ c *conn }
+// faultyWriter writes a snapshot, as far as faults let it pass.
+type faultyWriter struct{ c *conn }
 
-func (w progressWriter) Write(b []byte) (int, error) {
+func (w faultyWriter) Write(b []byte) (int, error) {
 	switch f := w.c.net.faultOf(w.c.peer, w.c.lane); {
 	case f.Cut:
 		return 0, errCut
@@ -80,10 +79,10 @@ func (w progressWriter) Write(b []byte) (int, error) {
 	case f.Delay > 0:
 		w.c.sleep(f.Delay)
 	}
-	_ = w.c.nc.SetWriteDeadline(time.Now().Add(writeLimit))
-	return w.c.nc.Write(b)
+	return chunkWriter{w.c.nc}.Write(b)
 }
 
+// progressReader sets a deadline for each read, as chunkWriter does for writes.
 type progressReader struct{ c *conn }
 
 func (r progressReader) Read(b []byte) (int, error) {
@@ -124,7 +123,7 @@ func (c *conn) answerNow(f *peerv1.Frame) {
 	}
 	b, err := encodeFrame(f, 1, true)
 	if err == nil {
-		_, err = progressWriter{c}.Write(b)
+		_, err = faultyWriter{c}.Write(b)
 	}
 	if err != nil {
 		c.net.log.Debug("snapshot not answered", "peer", c.peer, "err", err)

@@ -41,7 +41,7 @@
 // The store remembers a transaction for ten minutes after it ends: at home to answer late questions
 // about the decision, and elsewhere so that a delayed or duplicated Prepare does not count as a new
 // transaction, which home's decision would then commit a second time. This relies on no message
-// being delivered more than ten minutes after it was sent.
+// being delivered more than ten minutes after it was sent, by the time of the entries.
 //
 // # Bounds
 //

@@ -64,9 +64,9 @@ type Hello struct {
 
 // Settlement carries what an earlier attachment had counted.
 type Settlement struct {
-	// Node and Life identify the process of the node that the attachment was to.
-	Node quota.NodeID
-	Life quota.Incarnation
+	// Node and Incarnation identify the process of the node that the attachment was to.
+	Node        quota.NodeID
+	Incarnation quota.Incarnation
 	// Part is the number of this part, from 1 to Parts.
 	Part, Parts int
 	// Report is a part of the attachment's last report. Its Term is the attachment; Full is set in

@@ -239,7 +239,7 @@ func (l *Ledger) grantState(al *allocation, fromNode *aggregator.Allocation) quo
 	}
 	g := quota.GrantEntry{
 		Key: b.key, Epoch: al.epoch, Seq: al.grants, Lease: al.lease.Sub(l.now), Cap: al.allocated,
-		Level: level - (b.spoken - al.beyond), Unseen: unseen, Aside: fromNode.Aside, Free: free, Others: b.others(al, fromNode), Again: al.again,
+		Level: level - (b.spoken - al.beyond), Unseen: unseen, Aside: fromNode.Aside, Free: free, Others: b.others(al, fromNode), Again: al.again, Central: fromNode.Central,
 		Slope: fromNode.Slope, Burst: fromNode.Limit.BurstUnits(), WindowStart: b.win,
 	}
 	if fromNode.Until != 0 {

@@ -18,23 +18,22 @@
 //
 // and a token is allocated once.
 //
-// Clients get whole tokens and no rates; refill happens at the node. A client that uses 20/s has a
-// few tokens of its own, one that uses 1/s requests each. Under soft it overdraws on the level in
-// the grant: Level is reduced by what the callers of other clients are about to overdraw; Unseen
-// includes the tokens of other clients; Others is the demand of the rest of the cluster. Under hard
-// a client spends its tokens only. Its lease is never longer than the node's.
+// Clients get whole tokens and no rates; the node refills. A client that uses 20/s holds a few
+// tokens, one that uses 1/s asks for each. Under soft it overdraws on the level in the grant: Level
+// is reduced by what the callers of other clients are about to overdraw; Unseen includes the tokens
+// of other clients; Others is the demand of the rest of the cluster. Under hard a client spends only
+// its tokens. Its lease is never longer than the node's.
 //
-// How much a client may overdraw until its next grant is promised to it (Credit), out of what is
-// neither allocated nor promised to others. Of what is promised to others, only little is
-// allocated.
+// The node promises each client how much it may overdraw until its next grant (Credit), out of what
+// is neither allocated nor promised to others. Little of what is promised to others is allocated.
 //
 // # Division
 //
-// While the node has enough, every client gets its expected need, one and a half intervals ahead,
-// and what its callers wait for. Otherwise it gets its max-min fair share by demand, and tokens go
-// to the client that has waited longest, a request at a time (Push). When a client is short, or a
-// leader recalls what the node holds, clients are asked to report and to return what they do not
-// need.
+// While the node has enough, every client gets its expected need for the next one and a half
+// intervals, and what its callers wait for. Otherwise it gets its max-min fair share by demand, and
+// tokens go to the client that has waited longest, one request at a time (Push). When a client is
+// short, or a leader recalls what the node holds, the node asks clients to report and to return what
+// they do not need.
 //
 // # Windows, tiers, parents
 //
@@ -50,29 +49,29 @@
 //
 // # Streams that break
 //
-// Counters are cumulative within an epoch (an opening of a key) of a session. (incarnation,
-// session, sequence number) make reports idempotent. A process has one session at a time. When its
+// Counters are cumulative within an epoch (an opening of a key) of a session. The incarnation,
+// session and sequence number make reports idempotent. A process has one session at a time. When its
 // stream breaks, the process ends the session (aggregator.Leave): it returns what it held, makes a
-// last report with all counters, counts from 0 again, and attaches to a node. The last report
-// arrives here then, directly or through the other node (Final), and settles the session. The
-// ledger remembers that, so that repetitions change nothing. So whatever was lost in transit, the
-// sum of the clients' counts is the sum that the node has booked.
+// last report with all counters, counts from 0 again, and attaches to a node. The last report reaches
+// this ledger directly or through the other node (Final), and settles the session. The ledger
+// remembers that, so repetitions change nothing: whatever was lost in transit, the node has booked
+// exactly the sum of its clients' counts.
 //
-// Until the last report arrives, the session's tokens stay allocated. When their lease has ended,
-// they return under soft. Under hard they count as used, because the client may have used them; if
-// its report arrives later, the unused ones are refunded, as far as a bucket has not refilled since.
-// A session that is not settled within a minute is forgotten.
+// Until the last report arrives, the session's tokens stay allocated. When their lease ends, they
+// return under soft. Under hard they count as used, because the client may have used them; if its
+// report arrives later, the unused ones are refunded, as far as the bucket has not refilled since. A session
+// that is not settled within a minute is forgotten.
 //
-// If the node itself dies, the next nodes of its clients book what it had not acknowledged
-// (Inherit). The tokens that it had allocated count as spent, like all that it held.
+// If the node itself dies, the nodes that its clients attach to next book what it had not
+// acknowledged (Inherit). The tokens that it had allocated count as spent, like all that it held.
 //
 // # Limits of trust
 //
 // A client cannot have used more than it was allocated in an epoch; use that it reports beyond that
 // is not booked. Overdrafts, and use after the lease, are booked only up to a bound: the limit's
-// OwedUnits and the refill while the client was silent, once for each client of the key and five
-// times besides. So a client that lies can take one bucket from the others, for as long as the
-// refill of some bursts takes. A session that never existed is not settled.
+// OwedUnits and the refill while the client was silent, once for each client of the key plus five
+// times. So a client that lies can deny others one bucket, for as long as some bursts take to
+// refill. A session that never existed is not settled.
 //
 // # Cut off
 //
@@ -83,8 +82,8 @@
 //
 // # Bounds
 //
-// MaxClients attached clients, and as many broken sessions; MaxKeys keys of clients, of one owner
-// seven for each free one; 4096 entries in a report; 8 unacknowledged grants of tokens for each
+// MaxClients attached clients, and as many broken sessions; MaxKeys keys of clients, and of one
+// owner seven for each free one; 4096 entries in a report; 8 unacknowledged grants of tokens for each
 // client and key; 4096 grants that wait to be pushed; 65,536 settled sessions, remembered for an
 // hour. The work for a report does not depend on the number of clients, except for the division,
 // which reads all clients of a key four times an interval.

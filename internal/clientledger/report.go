@@ -98,5 +98,5 @@ func sane(e *quota.ReportEntry) bool {
 			return false
 		}
 	}
-	return e.Life == 0 && e.Epoch > 0
+	return e.Incarnation == 0 && e.Epoch > 0
 }

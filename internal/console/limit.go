@@ -185,7 +185,7 @@ func (l *limitPage) parts(rule *quoratev1.Limit) {
 func (l *limitPage) liveChart(r *Request) Chart {
 	c := Chart{
 		ID: "limit", Title: "Tokens a second, all keys", Unit: "/s", Height: 200,
-		Series: []Series{{Name: "asked", Color: 2}, {Name: "admitted", Color: 1, Fill: true}},
+		Series: []Series{{Name: "demand", Color: 2}, {Name: "admitted", Color: 1, Fill: true}},
 	}
 	c.Fill, _ = link("data/limit/now", "namespace", l.Namespace, "limit", l.Limit)
 	now := r.Now()

@@ -112,7 +112,7 @@ func (o *overview) health() {
 }
 
 func (o *overview) flow(points []flowPoint) {
-	o.Chart = Chart{ID: "flow", Title: "Tokens requested and admitted, whole cluster", Unit: "/s", Fill: Root + "/data/overview/flow", Series: []Series{{Name: "asked", Color: 2, Dash: true}, {Name: "admitted", Color: 1, Fill: true}}}
+	o.Chart = Chart{ID: "flow", Title: "Tokens requested and admitted, whole cluster", Unit: "/s", Fill: Root + "/data/overview/flow", Series: []Series{{Name: "demand", Color: 2, Dash: true}, {Name: "admitted", Color: 1, Fill: true}}}
 	for _, p := range points {
 		o.Chart.Times = append(o.Chart.Times, p.at.Unix())
 		o.Chart.Series[0].Values = append(o.Chart.Series[0].Values, p.attemptedRate)

@@ -82,7 +82,7 @@ func TestLimitPage(t *testing.T) {
 	for _, want := range []string{
 		"5/m, burst 5", "The stated bound was exceeded", "08:10:00 to 08:11:00 UTC: no data", "08:20:00 to 08:22:00 UTC: n2&lt;script",
 		"1,011", "at most 17 tokens", "between 120 and 180 of 6,000 tokens, 2.00 % to 3.00 % (bounds)", "60 of 6,000 tokens, 1.00 % (exact)",
-		"demand of every minute; complete for 3,420 of 3,600 seconds", "It is 60 % full.", "Has 2 days of history", "&#34;unknown&#34;:true",
+		"All nodes have reported 57m of 1h; missing n2&lt;script", "It is 60 % full.", "Has 2 days of history", "&#34;unknown&#34;:true",
 	} {
 		if !strings.Contains(body, want) {
 			t.Errorf("%d, no %q", res.StatusCode, want)

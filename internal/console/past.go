@@ -1,7 +1,6 @@
 package console
 
 import (
-	"fmt"
 	"math"
 	"strings"
 	"time"
@@ -9,6 +8,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
+	"github.com/quorate/quorate/internal/planner"
 )
 
 // Bounds of the past.
@@ -112,10 +112,10 @@ func (p *past) draw(res *quoratev1.HistoryResponse) {
 	switch {
 	case p.Key != "":
 		values = keyValuesOf
-		series = []Series{{Name: "asked, at least", Color: 1, Fill: true}, {Name: "refused", Color: 5}, {Name: "asked, at most", Color: 2, Dash: true}}
+		series = []Series{{Name: "demand, at least", Color: 1, Fill: true}, {Name: "refused", Color: 5}, {Name: "demand, at most", Color: 2, Dash: true}}
 	case step == 1:
 		series = series[:2]
-		series[0].Name = "asked"
+		series[0].Name = "demand"
 	}
 	p.Chart = Chart{ID: "past", Title: "Tokens a second", Unit: "/s", Height: 260, Brush: p.Nav.Reset}
 	end := p.TimeRange.To
@@ -181,21 +181,8 @@ func (l *holeList) add(from, to time.Time, p *quoratev1.HistoryPoint) {
 
 // CoverageText describes how much of the range is known.
 func (p *past) CoverageText() string {
-	c := p.Coverage
-	if c == nil || c.SecondsTotal == 0 {
+	if p.Coverage.GetSecondsTotal() == 0 {
 		return ""
 	}
-	total, begun := c.SecondsTotal, ""
-	if c.Begins != nil {
-		total = max(0, min(total, c.AsOf.GetSeconds()-c.Begins.Seconds))
-		begun = "; recorded since " + c.Begins.AsTime().UTC().Format("2006-01-02 15:04:05")
-	}
-	out := fmt.Sprintf("Complete for %s of %s seconds until %s UTC%s", num(c.SecondsComplete), num(total), c.AsOf.AsTime().UTC().Format("15:04:05"), begun)
-	if len(c.Missing) > 0 {
-		out += "; not reported by " + strings.Join(c.Missing, ", ")
-		if c.MissingSince != nil {
-			out += " since " + c.MissingSince.AsTime().UTC().Format("2006-01-02 15:04:05")
-		}
-	}
-	return out + "."
+	return sentence(planner.CoverageText(p.Coverage))
 }

@@ -194,7 +194,7 @@ func (s *slider) ask(r *Request, amount, burst string) (*whatIf, error) {
 	w := &whatIf{Chart: whatIfChart(res), Out: map[string]string{
 		"result": resultText(res),
 		"rule":   ruleText(res.GetOutcome().GetRule()), "refused": refusedText(res.Outcome), "now": refusedText(res.Now),
-		"then": num(res.RefusedThen) + " tokens", "basis": basisText(res), "says": sentences(res.Statements),
+		"then": num(res.RefusedThen) + " tokens", "says": sentences(res.Statements),
 	}}
 	w.Chart.From, err = link("data/limit/whatif", append([]any{"namespace", s.Namespace, "limit", s.Limit, "unit", s.Unit}, s.TimeRange.params()...)...)
 	return w, err
@@ -238,7 +238,7 @@ func sentence(s string) string {
 
 func whatIfChart(res *quoratev1.WhatIfResponse) Chart {
 	c := Chart{ID: "whatif", Title: "Tokens a second: requested, and refused", Unit: "/s", Height: 220, Series: []Series{
-		{Name: "asked", Color: 1, Fill: true}, {Name: "refused then", Color: 5}, {Name: "would be refused, at least", Color: 2}, {Name: "at most", Color: 4, Dash: true},
+		{Name: "demand", Color: 1, Fill: true}, {Name: "refused then", Color: 5}, {Name: "would be refused, at least", Color: 2}, {Name: "at most", Color: 4, Dash: true},
 	}}
 	if res.Basis == quoratev1.Basis_BASIS_KEYS {
 		c.Series = c.Series[:2] // when each key came is not known
@@ -270,15 +270,4 @@ func refusedText(o *quoratev1.WhatIfOutcome) string {
 		return "about " + num(o.RefusedLikely) + total + ", " + of(o.RefusedLikely) + " (at least " + of(o.RefusedAtLeast) + ", at most " + of(o.RefusedAtMost) + ")"
 	}
 	return "between " + num(o.RefusedAtLeast) + " and " + num(o.RefusedAtMost) + total + ", " + of(o.RefusedAtLeast) + " to " + of(o.RefusedAtMost) + " (bounds)"
-}
-
-func basisText(res *quoratev1.WhatIfResponse) string {
-	out := map[quoratev1.Basis]string{
-		quoratev1.Basis_BASIS_SECONDS: "demand of every second", quoratev1.Basis_BASIS_MINUTES: "demand of every minute",
-		quoratev1.Basis_BASIS_HOURS: "demand of every hour", quoratev1.Basis_BASIS_KEYS: "demand of the busiest keys in every minute",
-	}[res.Basis]
-	if c := res.Coverage; c != nil && c.SecondsComplete < c.SecondsTotal {
-		out += fmt.Sprintf("; complete for %s of %s seconds", num(c.SecondsComplete), num(c.SecondsTotal))
-	}
-	return out
 }

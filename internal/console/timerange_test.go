@@ -84,7 +84,7 @@ func TestKeyHistory(t *testing.T) {
 		return history(ctx, req)
 	}
 	_, body := get(pastConsole(f), "/console/key?namespace=web&limit=login&key=k+1")
-	for _, want := range []string{`asked, at most`, `data-stream-from="/console/live/events?key=k&#43;1&amp;limit=login&amp;namespace=web"`, "/console/key?key=k&#43;1&amp;limit=login&amp;namespace=web&amp;range=day#past"} {
+	for _, want := range []string{`demand, at most`, `data-stream-from="/console/live/events?key=k&#43;1&amp;limit=login&amp;namespace=web"`, "/console/key?key=k&#43;1&amp;limit=login&amp;namespace=web&amp;range=day#past"} {
 		if !strings.Contains(body, want) {
 			t.Errorf("no %s in\n%s", want, body)
 		}

@@ -37,7 +37,7 @@ func TestLimitsUse(t *testing.T) {
 	f.answer["HistoryLimits"] = func(context.Context, any) (proto.Message, error) {
 		return nil, status.Error(codes.Unavailable, "no replica answers")
 	}
-	if res, page := get(pastConsole(f), "/console/limits"); res.StatusCode != http.StatusOK || strings.Contains(page, "Asked, /s") {
+	if res, page := get(pastConsole(f), "/console/limits"); res.StatusCode != http.StatusOK || strings.Contains(page, "Demand, /s") {
 		t.Errorf("status %d; want a list without demand:\n%s", res.StatusCode, page)
 	}
 }

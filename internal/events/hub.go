@@ -30,8 +30,8 @@ type watcher struct {
 // Watched reports whether there is a watcher. Without one, publishers need not make events.
 func (h *Hub) Watched() bool { return h.watchers.Load() != nil }
 
-// Publish sends an event to the watchers whose filter matches. It never blocks and does not
-// allocate.
+// Publish sends an event to the watchers whose filter matches. It never blocks, and allocates only for
+// an event that is kept.
 func (h *Hub) Publish(e quota.Event) {
 	if all := h.watchers.Load(); all != nil {
 		publish(*all, e)
@@ -40,9 +40,17 @@ func (h *Hub) Publish(e quota.Event) {
 
 // publish is a separate function so that Publish can be inlined.
 func publish(all []*watcher, e quota.Event) {
+	kept := false
 	for _, w := range all {
 		if !w.filter.Matches(&e) {
 			continue
+		}
+		if len(w.events) == cap(w.events) {
+			w.lost.Add(1)
+			continue
+		}
+		if !kept {
+			e.Key, kept = own(e.Key), true
 		}
 		select {
 		case w.events <- e:
@@ -50,6 +58,14 @@ func publish(all []*watcher, e quota.Event) {
 			w.lost.Add(1)
 		}
 	}
+}
+
+// own returns a copy of a key. The publisher's may share the memory of a large request, which an event
+// would keep for as long as it waits.
+func own(k quota.Key) quota.Key {
+	all := k.Namespace + k.LimitName.Limit + k.Key
+	n, l := len(k.Namespace), len(k.Namespace)+len(k.LimitName.Limit)
+	return quota.Key{LimitName: quota.LimitName{Namespace: all[:n], Limit: all[n:l]}, Key: all[l:]}
 }
 
 // Watch starts a watch. buffer is how many events wait for a slow reader: DefaultBuffer if below 1,

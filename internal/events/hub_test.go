@@ -1,8 +1,10 @@
 package events
 
 import (
+	"strings"
 	"sync"
 	"testing"
+	"unsafe"
 
 	"github.com/quorate/quorate/internal/quota"
 )
@@ -41,6 +43,23 @@ func TestWatch(t *testing.T) {
 	defer stop()
 	if cap(huge) != MaxBuffer {
 		t.Errorf("buffer %d, want %d", cap(huge), MaxBuffer)
+	}
+}
+
+// TestEventsOwnTheirKeys checks that an event that waits does not keep the request that its key is a part of.
+func TestEventsOwnTheirKeys(t *testing.T) {
+	var h Hub
+	waiting, _, stop := h.Watch(quota.EventFilter{}, 1)
+	defer stop()
+	request := "web" + "login" + "key"
+	request = strings.Clone(request)
+	h.Publish(quota.Event{Key: quota.Key{LimitName: quota.LimitName{Namespace: request[:3], Limit: request[3:8]}, Key: request[8:]}})
+	e := <-waiting
+	if e.Key.Namespace != "web" || e.Key.LimitName.Limit != "login" || e.Key.Key != "key" {
+		t.Errorf("%v", e.Key)
+	}
+	if unsafe.StringData(e.Key.Key) == unsafe.StringData(request[8:]) || unsafe.StringData(e.Key.Namespace) == unsafe.StringData(request) {
+		t.Error("the event has a part of the request")
 	}
 }
 

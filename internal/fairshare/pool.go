@@ -8,7 +8,7 @@ import "sync"
 // Pool is an amount that owners take from and give back to. Its methods are safe for concurrent
 // use. It stores only owners with a share.
 type Pool struct {
-	total, each int64
+	total, each int64 // each is 0 if an owner's bound is what is free
 
 	mu   sync.Mutex
 	held int64
@@ -19,6 +19,15 @@ type Pool struct {
 func New(total, each int64) *Pool {
 	return &Pool{total: total, each: each, by: map[string]int64{}}
 }
+
+// PerFree is the largest ratio of an owner's amount to the free amount. An owner thus gets at most seven
+// eighths of what is free, and leaves an eighth to the next one. Owners that all take the most that they
+// can still exhaust a pool together: five of them exhaust 4096.
+const PerFree = 7
+
+// NewPerFree returns a pool of total, of which a single owner may hold at most PerFree times as much as is
+// free.
+func NewPerFree(total int64) *Pool { return New(total, 0) }
 
 // Full is the bound that a call of Take would exceed.
 type Full string
@@ -35,11 +44,15 @@ const (
 func (p *Pool) Take(owner string, n int64) Full {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	free, each := p.total-p.held, p.each
+	if each == 0 {
+		each = PerFree * free
+	}
 	switch {
-	case owner != "" && p.by[owner]+n > p.each:
-		return Each
-	case p.held+n > p.total:
+	case n > free:
 		return Total
+	case owner != "" && p.by[owner]+n > each:
+		return Each
 	}
 	p.held += n
 	p.by[owner] += n

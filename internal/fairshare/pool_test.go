@@ -32,6 +32,31 @@ func TestPool(t *testing.T) {
 	}
 }
 
+// TestPerFree checks that each owner gets at most seven eighths of what is free, and when a pool is exhausted.
+func TestPerFree(t *testing.T) {
+	p := NewPerFree(4096)
+	for i, want := range []int64{3584, 448, 56, 7, 1, 0} {
+		owner := strconv.Itoa(i)
+		n := int64(0)
+		for p.Take(owner, 1) == NotFull {
+			n++
+		}
+		if n != want {
+			t.Errorf("owner %d gets %d; want %d", i, n, want)
+		}
+		full := Each
+		if want == 0 {
+			full = Total
+		}
+		if got := p.Take(owner, 1); got != full && want > 1 {
+			t.Errorf("owner %d: %q; want %q", i, got, full)
+		}
+	}
+	if p.Take("", 1) != Total {
+		t.Error("a pool that is full has more")
+	}
+}
+
 // TestPoolConcurrently checks that the bounds hold under concurrency and that everything is given back.
 func TestPoolConcurrently(t *testing.T) {
 	p := New(10, 3)

@@ -3,9 +3,14 @@
 package jsontext
 
 import (
+	"bytes"
 	"fmt"
 	"unicode/utf8"
 )
+
+// Crowded reports whether text can have more than most objects: an empty one is three bytes of text,
+// and a hundred in the memory of who reads it.
+func Crowded(text []byte, most int) bool { return bytes.Count(text, []byte("{")) > most }
 
 // Escape replaces the characters of Obeyed by their JSON escapes. In valid JSON these occur only in
 // strings, where the escapes mean the same. It returns text itself if nothing needs an escape.

@@ -22,7 +22,7 @@ type logLine struct{ level, message, keys, where string }
 // logLines reads all calls of a logger in the sources of the node.
 func logLines(t *testing.T) (out []logLine) {
 	t.Helper()
-	levels := map[string]string{"Debug": "debug", "Info": "info", "Warn": "warn", "Error": "error"}
+	levels := map[string]string{"Debug": "debug", "Info": "info", "Warn": "warn", "warn": "warn", "Error": "error"}
 	for _, dir := range []string{"api", "cluster", "internal"} {
 		err := filepath.WalkDir(filepath.Join(root, dir), func(path string, d fs.DirEntry, err error) error {
 			if err != nil || d.IsDir() || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") || strings.Contains(path, "/sim/") {
@@ -35,7 +35,11 @@ func logLines(t *testing.T) (out []logLine) {
 			ast.Inspect(file, func(n ast.Node) bool {
 				if call, ok := n.(*ast.CallExpr); ok {
 					if sel, ok := call.Fun.(*ast.SelectorExpr); ok && levels[sel.Sel.Name] != "" && len(call.Args) > 0 && isLogger(sel.X) {
-						if l, ok := lineOf(levels[sel.Sel.Name], call.Args); ok {
+						args := call.Args
+						if sel.Sel.Name == "warn" && len(args) > 2 { // cluster/transport.logLimit: after the logger and the kind
+							args = args[2:]
+						}
+						if l, ok := lineOf(levels[sel.Sel.Name], args); ok {
 							l.where, _ = filepath.Rel(root, filepath.Dir(path))
 							l.where = filepath.ToSlash(l.where)
 							out = append(out, l)
@@ -92,11 +96,10 @@ func literal(e ast.Expr) (string, bool) {
 
 const logsPreface = `# The log of a node
 
-One line per event, on standard error: ` + "`log.format: text` or `json`, `log.level`" + ` as in [settings.md](settings.md). A message and its keys are stable: programs may look
-for them, and a change of one is in the [changelog](../../CHANGELOG.md). ` + "`err`" + ` is the reason, as text. No line has a caller's key, a token or a private key; who changed what is
-in the audit log.
+A node writes one line per event to standard error; ` + "`log.format`" + ` and ` + "`log.level`" + ` in [settings.md](settings.md) set the form and the lowest level. Messages and their keys are stable: programs may look
+for them, and the [changelog](../../CHANGELOG.md) lists every change of one. ` + "`err`" + ` is the reason, as text. No line contains a caller's key, a token or a private key. The audit log, not this log, records who changed what.
 
-A repeated message is written at most 20 times at once, then once a second; the next line counts those left out (` + "`dropped`" + `), and
+A message that repeats is written at most 20 times at once, then once a second. The next line that is written has the number of those left out (` + "`dropped`" + `), and
 ` + "`quorate_log_lines_dropped_total`" + ` counts them.
 
 <!-- Written by go test ./internal/monitor -run TestLogs -rewrite, of the sources. -->

@@ -39,12 +39,16 @@ var heuristics = []mutation{
 	{"a member keeps what it is due of what it returned", "leader/deficit.go", "	if !b.tracksDeficit() {\n		return 0\n	}\n", "	if true {\n		return 0\n	}\n"},
 	// TestLittleDemand.
 	{"a member that asks for little gets its deficit from an empty pool", "leader/deficit.go", "	if !b.tracksDeficit() || al.rate > 0 || ", "	if true || !b.tracksDeficit() || al.rate > 0 || "},
-	// TestFewerTokensThanNodes.
-	{"where there are fewer tokens than members, none is lent", "leader/deficit.go", "	if b.limit.BurstUnits() < quota.FromTokens(int64(len(b.allocations))) {\n", "	if false {\n"},
-	// TestFloodEarnsLittle.
+	// TestTurns.
+	{"under soft, single tokens go to the members in turn", "leader/divide.go", "	singly := al.rate == 0 && b.tracksDeficit() && b.most*l.cfg.Sync.Seconds() < token\n", "	singly := false\n"},
+	// TestTurns.
+	{"what is reserved for others is not free", "leader/divide.go", "	if short > 0 && b.limit.Ceiling == quota.Soft {", "	if short > 0 && b.limit.Ceiling == quota.Soft && false {"},
+	// TestTurns.
 	{"tokens are left to members that are due more", "leader/deficit.go", "		if u := l.unmetOf(now, o); u > 0 {\n", "		if u := l.unmetOf(now, o); u > 0 && false {\n"},
 	// TestWindowBoundaries/fixed_minute.
 	{"returned tokens go to members whose callers wait", "leader/divide.go", "	l.serve(now, b, al)\n", ""},
+	// TestLittleDemand.
+	{"a member that asks for more than its share leaves one too", "leader/deficit.go", "min(al.live, tried) < b.most && al.deficit >= 0", "al.deficit >= 0"},
 	// TestFloodAsksLeader.
 	{"a member that had more leaves a request for members that had less", "leader/ask.go", "	kept := l.keptFromAsker(b, al)\n", "	kept := 0 * l.keptFromAsker(b, al)\n"},
 	// TestPresumedUse.
@@ -61,6 +65,12 @@ var heuristics = []mutation{
 	{"use that was not reported yet is foreseen", "leader/level.go", "			sum += o.using * age.Seconds()\n", "			sum += 0 * o.using * age.Seconds()\n"},
 	// TestScarce.
 	{"the leader decides where tokens are few", "leader/divide.go", "	members := 0\n", "	if true {\n		return false\n	}\n	members := 0\n"},
+	// TestScarce.
+	{"the leader decides where the rate refills the burst within an interval", "leader/divide.go", "	if fast := ", "	if fast := false && "},
+	// TestScarce.
+	{"where the leader decides, members that have closed the key count", "leader/divide.go", "(!al.closed || b.central)", "!al.closed"},
+	// TestCentral.
+	{"members ask where the leader decides", "aggregator/decide.go", "	if b.central && l.MayAsk() {\n", "	if false && b.central && l.MayAsk() {\n"},
 	// TestSmallParts.
 	{"a member is asked back only what it does not need", "leader/push.go", "		need += deviations*math.Sqrt(need*size) + size\n", "		need += 0 * (deviations*math.Sqrt(need*size) + size)\n"},
 

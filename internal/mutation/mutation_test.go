@@ -40,7 +40,7 @@ var mutations = []mutation{
 	{"caps exceed the burst", "leader/divide.go", "limit = min(limit, b.limit.BurstUnits()-othersCap(b, al))", "limit = min(limit, b.limit.BurstUnits())"},
 	{"a member's cap is no bound for its tokens", "leader/divide.go", "part = min(part, max(0, room))", "part = max(part, 0)"},
 	{"nothing is recalled", "leader/push.go", "	o.recalled = now\n", "	return\n"},
-	{"too few tokens are divided", "leader/divide.go", "	least := max(2*b.batchSize(), 8*float64(quota.Token))\n", "	least := 0.0\n"},
+	{"too few tokens are divided", "leader/divide.go", "	least := b.few()\n", "	least := 0.0\n"},
 
 	// What members may have used.
 	{"accrued tokens are not out", "leader/allocation.go", "al.out, al.returnable = al.out.Plus(got), al.returnable.Plus(got)", "al.returnable = al.returnable.Plus(got)"},

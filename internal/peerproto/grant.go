@@ -23,7 +23,7 @@ func EncodeGrant(g *quota.Grant) *peerv1.Grant {
 			Level: int64(e.Level), Others: int64(e.Others), Free: int64(e.Free), AgainNanos: int64(e.Again), Closed: e.Closed,
 			Recall: e.Recall, Unseen: int64(e.Unseen), Credit: int64(e.Credit), Aside: int64(e.Aside),
 			WindowStart: int64(e.WindowStart), WindowEnd: int64(e.WindowEnd), Slope: int64(e.Slope), Burst: int64(e.Burst),
-			Saved: int64(e.Saved), Life: uint64(e.Life),
+			Saved: int64(e.Saved), Life: uint64(e.Incarnation), Central: e.Central,
 		}
 	}
 	return out
@@ -42,7 +42,7 @@ func DecodeGrant(from, to quota.NodeID, g *peerv1.Grant) quota.Grant {
 			Level: quota.Units(e.Level), Others: quota.Units(e.Others), Free: quota.Units(e.Free), Again: time.Duration(e.AgainNanos), Closed: e.Closed,
 			Recall: e.Recall, Unseen: quota.Units(e.Unseen), Credit: quota.Units(e.Credit), Aside: quota.Units(e.Aside),
 			WindowStart: quota.Time(e.WindowStart), WindowEnd: quota.Time(e.WindowEnd), Slope: quota.Units(e.Slope), Burst: quota.Units(e.Burst),
-			Saved: quota.Units(e.Saved), Life: quota.Incarnation(e.Life),
+			Saved: quota.Units(e.Saved), Incarnation: quota.Incarnation(e.Life), Central: e.Central,
 		}
 	}
 	return out

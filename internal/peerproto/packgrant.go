@@ -28,11 +28,12 @@ const (
 	newWindow
 	otherAck
 	grantSaved
-	grantLife
+	grantIncarnation
 	hasCredit
 	hasAside
+	isCentral
 
-	allOfGrant   = hasAside<<1 - 1
+	allOfGrant   = isCentral<<1 - 1
 	ofMostGrants = hasSkip - 1
 )
 
@@ -132,8 +133,8 @@ func (p *packer) rareOfGrant(e *quota.GrantEntry, has uint64, at quota.Time) {
 	if has&grantSaved != 0 {
 		p.amount(e.Saved)
 	}
-	if has&grantLife != 0 {
-		p.uint(uint64(e.Life))
+	if has&grantIncarnation != 0 {
+		p.uint(uint64(e.Incarnation))
 	}
 	if has&hasCredit != 0 {
 		p.amount(e.Credit)
@@ -166,9 +167,10 @@ func grantMask(e, last *quota.GrantEntry, ack quota.Seq, line uint32) (has uint6
 	set(newWindow, e.WindowStart != last.WindowStart || e.WindowEnd != last.WindowEnd)
 	set(otherAck, e.Ack != ack)
 	set(grantSaved, e.Saved != 0)
-	set(grantLife, e.Life != 0)
+	set(grantIncarnation, e.Incarnation != 0)
 	set(hasCredit, e.Credit != 0)
 	set(hasAside, e.Aside != 0)
+	set(isCentral, e.Central)
 	return has
 }
 
@@ -260,7 +262,7 @@ func (u *unpacker) grantEntry(e, last *quota.GrantEntry, n *names, at quota.Time
 	if has&hasUnseen != 0 {
 		e.Unseen = u.rough()
 	}
-	e.Unknown, e.Recall, e.Closed = has&isUnknown != 0, has&isRecall != 0, has&isClosed != 0
+	e.Unknown, e.Recall, e.Closed, e.Central = has&isUnknown != 0, has&isRecall != 0, has&isClosed != 0, has&isCentral != 0
 	e.Lease, e.Again, e.Slope, e.Burst = last.Lease, last.Again, last.Slope, last.Burst
 	e.WindowStart, e.WindowEnd, e.Ack = last.WindowStart, last.WindowEnd, ack
 	if has&^ofMostGrants != 0 {
@@ -285,8 +287,8 @@ func (u *unpacker) rareOfGrant(e *quota.GrantEntry, has uint64, at quota.Time) {
 	if has&grantSaved != 0 {
 		e.Saved = u.amount()
 	}
-	if has&grantLife != 0 {
-		e.Life = quota.Incarnation(u.uint())
+	if has&grantIncarnation != 0 {
+		e.Incarnation = quota.Incarnation(u.uint())
 	}
 	if has&hasCredit != 0 {
 		e.Credit = u.amount()

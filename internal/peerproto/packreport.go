@@ -33,7 +33,7 @@ const (
 	hasCharged
 	hasAlone
 	hasSaved
-	hasLife
+	hasIncarnation
 
 	hasCancelled
 
@@ -166,8 +166,8 @@ func (p *packer) rareOfReport(e *quota.ReportEntry, has uint64, base quota.Time)
 	if has&hasWindow != 0 {
 		p.int(int64(e.Window - base))
 	}
-	if has&hasLife != 0 {
-		p.uint(uint64(e.Life))
+	if has&hasIncarnation != 0 {
+		p.uint(uint64(e.Incarnation))
 	}
 	if has&hasCancelled != 0 {
 		p.uint(uint64(len(e.Cancelled)))
@@ -216,7 +216,7 @@ func reportMask(e *quota.ReportEntry) (has uint64) {
 	set(hasCharged, e.Charged != 0)
 	set(hasAlone, e.Alone != 0)
 	set(hasSaved, e.Saved != 0)
-	set(hasLife, e.Life != 0)
+	set(hasIncarnation, e.Incarnation != 0)
 	set(hasCancelled, len(e.Cancelled) > 0)
 	return has
 }
@@ -358,8 +358,8 @@ func (u *unpacker) rareOfReport(e *quota.ReportEntry, has uint64, base quota.Tim
 	if has&hasWindow != 0 {
 		e.Window = base + quota.Time(u.int())
 	}
-	if has&hasLife != 0 {
-		e.Life = quota.Incarnation(u.uint())
+	if has&hasIncarnation != 0 {
+		e.Incarnation = quota.Incarnation(u.uint())
 	}
 	if has&hasCancelled != 0 {
 		for range u.count(quota.MaxCancelled, 1) {

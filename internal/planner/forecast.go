@@ -128,9 +128,7 @@ func (s *Planner) fit(out *quoratev1.ForecastResponse, days []float64, ahead int
 	if !out.Weekdays {
 		out.Statements = append(out.Statements, "weekdays are not distinguished: that needs three weeks")
 	}
-	if text := incomplete(out.Coverage); text != "" {
-		out.Statements = append(out.Statements, text)
-	}
+	out.Statements = append(out.Statements, coverageStatements(out.Coverage)...)
 	return out, nil
 }
 

@@ -3,7 +3,6 @@ package planner
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"math"
 	"slices"
 	"time"
@@ -290,22 +289,6 @@ func firstKnown(t timeRange, a *history.Answer) history.Second {
 	return p.Start
 }
 
-// SinceBegun returns how many of the requested seconds are known: those since Begins, if it is set.
-func SinceBegun(c *quoratev1.Coverage) int64 {
-	if c.Begins == nil || c.AsOf == nil {
-		return c.SecondsTotal
-	}
-	return max(0, min(c.SecondsTotal, c.AsOf.Seconds-c.Begins.Seconds))
-}
-
-// BegunText states before when nothing is known; it is empty if Begins is not set.
-func BegunText(c *quoratev1.Coverage) string {
-	if c.GetBegins() == nil {
-		return ""
-	}
-	return "recorded since " + c.Begins.AsTime().UTC().Format("2006-01-02 15:04:05")
-}
-
 // withNames adds the names of the processes' nodes, without duplicates.
 func withNames(names []string, missing []history.Process) []string {
 	for _, m := range missing {
@@ -363,27 +346,3 @@ func totalOf(points []history.Point) *history.Point {
 	}
 	return out
 }
-
-// statement describes in words how complete an answer is.
-func statement(c *quoratev1.Coverage) string {
-	text := ""
-	if c.RangesCovered < c.RangesTotal {
-		text = fmt.Sprintf("covers %d of %d ranges; ", c.RangesCovered, c.RangesTotal)
-	}
-	switch {
-	case c.SecondsTotal == 0:
-		text += "no data for this time yet"
-	case c.SecondsComplete >= SinceBegun(c):
-		text += "complete"
-	case c.SecondsComplete == 0:
-		text += fmt.Sprintf("no point of %s is complete: a node has not reported everything, or the history began later", spanText(c.SecondsTotal))
-	default:
-		text += fmt.Sprintf("complete for %s of %s", spanText(c.SecondsComplete), spanText(SinceBegun(c)))
-	}
-	if begun := BegunText(c); begun != "" {
-		text += "; " + begun
-	}
-	return text
-}
-
-func spanText(seconds int64) string { return (time.Duration(seconds) * time.Second).String() }

@@ -34,7 +34,7 @@ func TestHistory(t *testing.T) {
 	if c := res.Coverage; c.SecondsTotal != 10 || c.SecondsComplete != 0 || c.SecondsKnown != 10 || strings.Join(c.Missing, " ") != "n2" || !c.MissingSince.AsTime().Equal(apitest.Noon.Add(-10*time.Second)) {
 		t.Errorf("%v", c)
 	}
-	if got := incomplete(res.Coverage); got != "no point of 10s is complete: a node has not reported everything, or the history began later; missing n2 from 11:59:50 on 2026-11-22" {
+	if got := Incomplete(res.Coverage); got != "no point of 10s is complete: a node has not reported everything, or the history began later; missing n2 from 2026-11-22 11:59:50" {
 		t.Errorf("%q", got)
 	}
 	res, err = s.History(t.Context(), &quoratev1.HistoryRequest{Namespace: "web", Limit: "login", Key: "a", From: ago(2 * time.Minute)})
@@ -64,17 +64,17 @@ func TestHistoryBegins(t *testing.T) {
 		c    *quoratev1.Coverage
 		want string
 	}{
-		"by the second":              {of(20*time.Minute, 1), "complete; recorded since 2026-11-22 11:52:40"},
-		"a minute that it began in":  {of(20*time.Minute, 60), "complete; recorded since 2026-11-22 11:53:00"},
-		"since it began":             {of(5*time.Minute, 60), "complete"},
-		"asked from the same minute": {of(8*time.Minute, 60), "complete for 7m0s of 8m0s"},
+		"by the second":              {of(20*time.Minute, 1), "recorded since 2026-11-22 11:52:40"},
+		"a minute that it began in":  {of(20*time.Minute, 60), "recorded since 2026-11-22 11:53:00"},
+		"since it began":             {of(5*time.Minute, 60), ""},
+		"asked from the same minute": {of(8*time.Minute, 60), "all nodes have reported 7m of 8m"},
 	} {
-		if got := statement(tt.c); got != tt.want {
+		if got := strings.Join(coverageStatements(tt.c), "; "); got != tt.want {
 			t.Errorf("%s: %q, want %q", name, got, tt.want)
 		}
 	}
 	p.Missing[apitest.History0(apitest.Noon)-120] = "n2"
-	if got := statement(of(20*time.Minute, 60)); got != "complete for 6m0s of 7m0s; recorded since 2026-11-22 11:53:00" {
+	if got := strings.Join(coverageStatements(of(20*time.Minute, 60)), "; "); got != "all nodes have reported 6m of 7m; missing n2 from 2026-11-22 11:58:00; recorded since 2026-11-22 11:53:00" {
 		t.Errorf("%q", got)
 	}
 }
@@ -191,7 +191,7 @@ func TestHistoryKeysAndLimits(t *testing.T) {
 	if err != nil || len(limits.Limits) != 2 || limits.Limits[0].Limit != "login" || limits.Limits[0].Use.Attempted != 55 || limits.Total != 2 {
 		t.Errorf("%v, %v", limits, err)
 	}
-	if got := statement(limits.Coverage); got != "covers 3 of 4 ranges; complete" {
+	if got := Incomplete(limits.Coverage); got != "covers 3 of 4 ranges" {
 		t.Errorf("%q", got)
 	}
 	if limits, err = s.HistoryLimits(t.Context(), &quoratev1.HistoryLimitsRequest{Namespace: "api", Top: 1}); err != nil || len(limits.Limits) != 1 || limits.Limits[0].Limit != "none" {

@@ -72,9 +72,7 @@ func (s *Planner) noisyIn(ctx context.Context, name quota.LimitName, t timeRange
 	if keys.Rest > 0 {
 		out.Statements = append(out.Statements, fmt.Sprintf("the median is of the %d busiest keys; each other key requested at most %d tokens", len(keys.Keys), keys.Rest.Tokens()))
 	}
-	if text := incomplete(out.Coverage); text != "" {
-		out.Statements = append(out.Statements, text)
-	}
+	out.Statements = append(out.Statements, coverageStatements(out.Coverage)...)
 	return out, nil
 }
 

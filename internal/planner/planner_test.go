@@ -77,7 +77,7 @@ func TestWhatIf(t *testing.T) {
 		}
 	}
 	p.Missing[apitest.History0(apitest.Noon.Add(-time.Minute))] = "n2"
-	if res, err = ask("login", nil); err != nil || !said(res.Statements, "missing n2 from 11:59:00") {
+	if res, err = ask("login", nil); err != nil || !said(res.Statements, "missing n2 from 2026-11-22 11:59:00") {
 		t.Errorf("missing: %v, %v", res.GetStatements(), err)
 	}
 }

@@ -78,7 +78,7 @@ func (s *Planner) reportOf(namespace string, t timeRange, all *quoratev1.Headroo
 	at := func(sec int64) string { return time.Unix(sec, 0).UTC().Format("2006-01-02 15:04") }
 	d := reportData{
 		Title: "all namespaces", From: at(int64(t.from)), To: at(int64(t.end)), Made: s.clock().UTC().Format("2006-01-02 15:04:05") + " UTC",
-		Limits: int(all.Total), Coverage: cmp.Or(incomplete(all.Coverage), "complete: all nodes of this time have reported everything"),
+		Limits: int(all.Total), Coverage: CoverageText(all.Coverage),
 	}
 	if namespace != "" {
 		d.Title = "namespace " + namespace

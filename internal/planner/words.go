@@ -1,9 +1,13 @@
 package planner
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
+
+	"google.golang.org/protobuf/types/known/timestamppb"
 
 	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
 	"github.com/quorate/quorate/internal/phrase"
@@ -22,9 +26,7 @@ func (d *demand) statements(now, next *quota.Limit, o *quoratev1.WhatIfOutcome, 
 	case d.unknown && o.Attempted > 0:
 		out = append(out, "its keys are not recorded: this assumes that one key had all the demand, so a limit with many keys refuses less")
 	}
-	if s := incomplete(c); s != "" {
-		out = append(out, s)
-	}
+	out = append(out, coverageStatements(c)...)
 	if now.Enforcement == quota.Shadow {
 		out = append(out, "the limit is in shadow: nothing was refused, and refused_then counts what it would have refused")
 	}
@@ -85,17 +87,61 @@ func (d *demand) source() string {
 	return "from the demand of every hour and its peak second (minutes are no longer kept)"
 }
 
-// incomplete states what is missing, and since when; empty if nothing is.
-func incomplete(c *quoratev1.Coverage) string {
-	if c.RangesCovered >= c.RangesTotal && c.SecondsComplete >= c.SecondsTotal && c.SecondsTotal > 0 {
+// Incomplete states what an answer lacks: ranges, time that nodes have not reported, and these nodes. It
+// is empty if the answer lacks nothing since the history began, or has no points that could say so.
+func Incomplete(c *quoratev1.Coverage) string {
+	var parts []string
+	if c.GetRangesCovered() < c.GetRangesTotal() {
+		parts = append(parts, fmt.Sprintf("covers %d of %d ranges", c.RangesCovered, c.RangesTotal))
+	}
+	span := func(seconds int64) string { return phrase.Span(time.Duration(seconds) * time.Second) }
+	switch total := sinceBegun(c); {
+	case c.GetSecondsKnown() == 0 || c.SecondsComplete >= total:
+	case c.SecondsComplete == 0:
+		parts = append(parts, fmt.Sprintf("no point of %s is complete: a node has not reported everything, or the history began later", span(c.SecondsTotal)))
+	default:
+		parts = append(parts, fmt.Sprintf("all nodes have reported %s of %s", span(c.SecondsComplete), span(total)))
+	}
+	if len(c.GetMissing()) > 0 {
+		text := "missing " + strings.Join(c.Missing, ", ")
+		if c.MissingSince != nil {
+			text += " from " + dateText(c.MissingSince)
+		}
+		parts = append(parts, text)
+	}
+	return strings.Join(parts, "; ")
+}
+
+// BegunText states before when nothing is known; it is empty if Begins is not set.
+func BegunText(c *quoratev1.Coverage) string {
+	if c.GetBegins() == nil {
 		return ""
 	}
-	text := statement(c)
-	if len(c.Missing) > 0 {
-		text += "; missing " + strings.Join(c.Missing, ", ")
-		if c.MissingSince != nil {
-			text += " from " + c.MissingSince.AsTime().Format("15:04:05 on 2006-01-02")
-		}
+	return "recorded since " + dateText(c.Begins)
+}
+
+func dateText(t *timestamppb.Timestamp) string {
+	return t.AsTime().UTC().Format("2006-01-02 15:04:05")
+}
+
+// sinceBegun returns how many of the requested seconds are known: those since Begins, if it is set.
+func sinceBegun(c *quoratev1.Coverage) int64 {
+	if c.GetBegins() == nil || c.AsOf == nil {
+		return c.GetSecondsTotal()
 	}
-	return text
+	return max(0, min(c.SecondsTotal, c.AsOf.Seconds-c.Begins.Seconds))
+}
+
+// coverageStatements states in words how complete an answer with points is; nothing if it is complete.
+func coverageStatements(c *quoratev1.Coverage) (out []string) {
+	text := Incomplete(c)
+	if c.GetSecondsKnown() == 0 {
+		text = cmp.Or(text, "no data for this time yet")
+	}
+	return slices.DeleteFunc([]string{text, BegunText(c)}, func(s string) bool { return s == "" })
+}
+
+// CoverageText states in words how complete an answer with points is.
+func CoverageText(c *quoratev1.Coverage) string {
+	return cmp.Or(strings.Join(coverageStatements(c), "; "), "complete: all nodes of this time have reported everything")
 }

@@ -13,8 +13,9 @@
 //
 // # Time
 //
-// [Time] is nanoseconds on the local clock: the Unix epoch, read once at start, plus monotonic
-// progress. Times of two nodes are never compared without an offset (see package aggregator).
+// [Time] is nanoseconds since the Unix epoch on the node's own clock, which is steered towards the wall
+// clock and never runs backwards (package cluster/clock). Times of two nodes are compared only with an
+// offset between them (package aggregator).
 //
 // # Messages
 //

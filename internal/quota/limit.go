@@ -111,14 +111,17 @@ func (l *Limit) AsksLeader() bool { return l.Decide == AtLeader || l.MaxDebt > 0
 func (l *Limit) ReportsAnswers() bool { return l.AsksLeader() && l.Ceiling == Soft && l.Endures() }
 
 // MayAsk reports whether the leader decides requests that memory does not settle, or all. In Auto it
-// does under hard, except where CountsLong: an answer that is lost with the leader would be counted.
+// does under hard, and of a soft token bucket with few tokens; except where CountsLong: an answer that
+// is lost with the leader would be counted.
 func (l *Limit) MayAsk() bool {
-	return l.AsksLeader() || l.Mode() == Auto && l.Ceiling == Hard && l.Kind != Concurrency && !l.CountsLong()
+	return l.AsksLeader() || l.Mode() == Auto && l.Kind != Concurrency && !l.CountsLong() && (l.Ceiling == Hard || l.Kind == TokenBucket)
 }
 
 // MayWait reports whether a check that memory does not settle waits for the leader's next grant, and is
 // decided in memory then.
-func (l *Limit) MayWait() bool { return l.Decide != Locally && !l.MayAsk() }
+func (l *Limit) MayWait() bool {
+	return l.Decide != Locally && (!l.MayAsk() || l.Ceiling == Soft && !l.AsksLeader())
+}
 
 // Mode returns l.Decide, or the mode that its default stands for.
 func (l *Limit) Mode() Decide {
@@ -247,7 +250,7 @@ func (l *Limit) validateTogether(add func(error)) {
 	case waits && (l.Kind != TokenBucket || len(l.More) > 0):
 		add(errors.New("max_wait: only a token bucket with one tier has tokens to come; leave it out"))
 	case l.MaxWait > 0 && l.MaxDebt < l.MaxWait:
-		add(fmt.Errorf("max_debt: %v is less than max_wait %v; what is waited for is reserved, so it must be at least that", l.MaxDebt, l.MaxWait))
+		add(fmt.Errorf("max_debt: %v is less than max_wait %v; waiting callers reserve tokens, so it must be at least max_wait", l.MaxDebt, l.MaxWait))
 	case waits && l.Ceiling == Hard:
 		add(errors.New("max_debt: a hard limit reserves no future tokens; use ceiling: soft"))
 	case waits && l.Decide == Locally:
@@ -261,7 +264,7 @@ func (l *Limit) validateTogether(add func(error)) {
 		add(errors.New("floor.rate: is missing; write it as tokens/period"))
 	}
 	if l.Kind == Concurrency && (len(l.More) > 0 || l.Parent != "") {
-		add(errors.New("concurrency: counts what is in flight; give rates and parents a limit of their own, and name both in one call"))
+		add(errors.New("concurrency: counts requests in flight; give rates and parents a limit of their own, and name both in one call"))
 	}
 	if l.Kind == Concurrency && (l.Decide == AtLeader || l.Decide == Auto) {
 		add(errors.New("decide: not for concurrency limits, which are counted where they are acquired; omit it, and use ceiling: hard to be exact"))

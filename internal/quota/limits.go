@@ -127,7 +127,7 @@ func (s *Limits) chargesOf(l *Limit) ([]Charge, error) {
 			return out, fmt.Errorf("floor: %v above it is hard, and a floor may overdraw it; use ceiling: soft there, or no floor", at.LimitName)
 		}
 		if at.Kind == Concurrency && up > 0 {
-			return out, fmt.Errorf("parent: %v counts what is in flight; name both in one call", at.LimitName)
+			return out, fmt.Errorf("parent: %v counts requests in flight; name both in one call", at.LimitName)
 		}
 		out = append(out, Charge{Limit: s.meters[at.LimitName], Up: up})
 		for i := range at.More {

@@ -20,6 +20,15 @@ type Match struct {
 // slas in limit files.
 const HTTPNamespace = "slas"
 
+// NamespaceOf returns the namespace of a check: HTTPNamespace for one by HTTP method and path that names
+// none.
+func NamespaceOf(namespace, method, path string) string {
+	if namespace == "" && (method != "" || path != "") {
+		return HTTPNamespace
+	}
+	return namespace
+}
+
 // HTTP appends to out the limits of a namespace that match an HTTP request, sorted by name, and
 // reports whether the namespace has any limits with a match. A request is charged to all of them.
 func (s *Limits) HTTP(out []*Limit, namespace, method, path string) (matching []*Limit, any bool) {
@@ -205,10 +214,14 @@ func (n *pathNode) child(segment string) *pathNode {
 func (n *pathNode) find(out []*Limit, method, path string) []*Limit {
 	out = appendDeep(out, n.deep, method, path)
 	if n.after != nil {
+		tried := map[string]bool{}
 		for rest := path; rest != ""; {
 			var segment string
 			segment, rest = cutSegment(rest)
-			out = appendDeep(out, n.after[segment], method, path)
+			if list := n.after[segment]; len(list) > 0 && !tried[segment] {
+				tried[segment] = true
+				out = appendDeep(out, list, method, path)
+			}
 		}
 	}
 	if path == "" {

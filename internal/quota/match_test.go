@@ -79,3 +79,23 @@ func TestLimitsHTTP(t *testing.T) {
 		t.Error("no limits at all match nothing")
 	}
 }
+
+// TestRepeatedSegments: each pattern is tried once, however often a path repeats the segment after
+// its **.
+func TestRepeatedSegments(t *testing.T) {
+	set, err := NewLimits(1, []Limit{
+		{LimitName: LimitName{"web", "a"}, Rate: Rate{1, time.Second}, Burst: 1, Match: &Match{Path: "/**/a/**"}},
+		{LimitName: LimitName{"web", "b"}, Rate: Rate{1, time.Second}, Burst: 1, Match: &Match{Path: "/**/a/b"}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := set.matches["web"].find(nil, "GET", strings.Repeat("/a", 4096)); len(got) != 1 {
+		t.Errorf("%d limits are found; want 1", len(got))
+	}
+	path := "/product/a/7"
+	var room [8]*Limit
+	if n := testing.AllocsPerRun(100, func() { set.HTTP(room[:0], "web", "GET", path) }); n > 0 {
+		t.Errorf("a look-up allocates %v times", n)
+	}
+}

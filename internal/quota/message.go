@@ -79,10 +79,10 @@ type ReportEntry struct {
 	Returned Units
 	// Saved is the part of Used+Overdrawn that a leader has reported as committed.
 	Saved Units
-	// Life is the incarnation of an earlier, dead process of the node whose counts the entry
+	// Incarnation is that of an earlier, dead process of the node whose counts the entry
 	// carries: only Epoch, Overdrawn (the total), Refunded, Window, Before and Saved are set. 0 is
 	// this process.
-	Life Incarnation
+	Incarnation Incarnation
 
 	// Learn reports the member's state from the previous leader to a new one. It is set until the new leader has
 	// granted.
@@ -157,11 +157,14 @@ type GrantEntry struct {
 	// Saved is the part of the report's Used+Overdrawn that is committed to the range's log, so
 	// that every later leader knows it. Durable limits only. A member closes the key only when
 	// everything is saved.
-	Saved Units
-	Life  Incarnation // echoes an entry of an earlier process; 0 is this one
+	Saved       Units
+	Incarnation Incarnation // echoes an entry of an earlier process; 0 is this one
 	// Recall asks the member to report now and to return what it does not need, because other
 	// members are short. The entry grants nothing.
 	Recall bool
+	// Central says that the leader decides each check that it could admit, because there are too few tokens to
+	// divide. Members of a hard limit ask it anyway.
+	Central bool
 	// Credit is the most that a client process may overdraw until its next grant. The credits of all clients of a
 	// node add up to less than Level. Nodes get none and need none.
 	Credit Units
@@ -298,9 +301,9 @@ func (l *KeyLevel) MaxSize() int {
 
 // Mark is the state of one process of a member in a checkpoint.
 type Mark struct {
-	Node  NodeID
-	Life  Incarnation
-	Epoch Seq
+	Node        NodeID
+	Incarnation Incarnation
+	Epoch       Seq
 	// Used, Overdrawn and Refunded are the booked counts of this epoch; see ReportEntry.
 	Used, Overdrawn, Refunded Units
 	// Out is the most that the member may use beyond that, Rate its gain per second from KeyLevel.At until Until, and

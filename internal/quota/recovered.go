@@ -16,9 +16,13 @@ type Counts struct {
 // RecoveredCounts holds the counts of a durable key that a dead process of this node left in its journal. The node's
 // next process reports them to the leaders, which book each count once.
 type RecoveredCounts struct {
-	Key  Key
-	Life Incarnation // the dead process
-	// Birth distinguishes openings of the key within one process; later is larger.
-	Birth Seq
+	Opening
 	Counts
+}
+
+// Opening identifies one opening of a key by one process of a node.
+type Opening struct {
+	Key         Key
+	Incarnation Incarnation // of the process
+	Epoch       Seq         // of the opening within the process; later is larger
 }

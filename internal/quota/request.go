@@ -16,7 +16,8 @@ type Request struct {
 	NeedsBucket bool
 }
 
-// MaxRequests bounds the limits of one call.
+// MaxRequests bounds the checks of one call that is decided all or nothing. A check by HTTP method and
+// path charges all limits that match, which the limits bound, not the caller.
 const MaxRequests = 16
 
 // LimitsWait is the Request.MaxWait that leaves the wait to the limit.

@@ -92,9 +92,9 @@ type tables[T any] struct {
 
 func (t *tables[T]) on(n *node) *table[T] {
 	v := t.of[n]
-	if v == nil || v.life != n.life {
+	if v == nil || v.inc != n.inc {
 		made := newTable(t.fresh)
-		made.life = n.life
+		made.inc = n.inc
 		v = &made
 		t.of[n] = v
 	}
@@ -106,7 +106,7 @@ func newTables[T any](fresh func() T) tables[T] { return tables[T]{map[*node]*ta
 // table holds a value for each key, of a node or an aggregator. Keys stay in the order of their
 // first use, so that runs are reproducible.
 type table[T any] struct {
-	life  int32 // life of the node
+	inc   quota.Incarnation // of the node
 	byKey map[string]*T
 	keys  []string
 	fresh func() T

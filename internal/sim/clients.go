@@ -27,8 +27,8 @@ type proc struct {
 	clock aggregator.Clock
 	home  *node
 
-	node *node // attached node; nil while detached
-	life int32 // life of that node
+	node *node             // attached node; nil while detached
+	inc  quota.Incarnation // of that node
 	term quota.Term
 
 	last     []lastReport // last reports of broken attachments, until they are settled
@@ -41,7 +41,7 @@ type proc struct {
 // lastReport is the last report of an attachment.
 type lastReport struct {
 	node *node
-	life int32
+	inc  quota.Incarnation
 	rep  quota.Report
 }
 
@@ -95,9 +95,9 @@ func (r *run) breakLater(p *proc) {
 	r.after(time.Duration(r.cl.rng.ExpFloat64()/r.Breaks*float64(time.Second)), func() {
 		if n := p.node; n != nil {
 			r.broke(p)
-			life, term := n.life, p.term
+			inc, term := n.inc, p.term
 			r.onNode(r.now.Add(time.Duration(r.cl.rng.Int64N(int64(reconnect)))), n, message, func() {
-				if n.life == life {
+				if n.runs(inc) {
 					n.ledger.Detach(n.clock(), p.id, 1, term)
 				}
 			})
@@ -111,7 +111,7 @@ func (r *run) lostNode(n *node) {
 	for _, p := range r.cl.procs {
 		if p.node == n {
 			r.after(r.Delay, func() {
-				if p.node == n && p.life != n.life {
+				if p.node == n && !n.runs(p.inc) {
 					r.broke(p)
 				}
 			})
@@ -122,7 +122,7 @@ func (r *run) lostNode(n *node) {
 // broke ends an attachment and starts looking for another node.
 func (r *run) broke(p *proc) {
 	for _, rep := range p.agg.Leave(p.clock(), 0) {
-		p.last = append(p.last, lastReport{p.node, p.life, rep})
+		p.last = append(p.last, lastReport{p.node, p.inc, rep})
 	}
 	p.node = nil
 	p.agg.SetPeers(0)
@@ -146,7 +146,7 @@ func (r *run) attach(p *proc) {
 	}
 	p.term++
 	term := p.term
-	p.node, p.life = n, n.life
+	p.node, p.inc = n, n.inc
 	r.toNode(p, func() {
 		if err := n.ledger.Attach(n.clock(), p.id, "", 1, term); err != nil {
 			r.res.Violations = append(r.res.Violations, fmt.Sprintf("%v: %v", r.since(), err)) // there is room, and each is newer
@@ -182,7 +182,7 @@ func (r *run) relay(via *node, p *proc, term quota.Term, l lastReport) {
 			p.last = slices.DeleteFunc(p.last, func(o lastReport) bool { return o.rep.Term == l.rep.Term && o.rep.Seq == l.rep.Seq })
 		})
 	}
-	if l.node.life != l.life || l.node.dead {
+	if !l.node.runs(l.inc) {
 		via.rouse()
 		via.ledger.Inherit(via.clock(), &l.rep)
 		r.moved(via)
@@ -216,9 +216,9 @@ func (r *run) toNode(p *proc, f func()) {
 
 // toClient sends a message down the stream.
 func (r *run) toClient(n *node, p *proc, term quota.Term, f func()) {
-	life := n.life
+	inc := n.inc
 	r.after(r.Delay, func() {
-		if p.node == n && p.term == term && n.life == life {
+		if p.node == n && p.term == term && n.runs(inc) {
 			f()
 		}
 	})

@@ -12,9 +12,9 @@ type event struct {
 	at   quota.Time
 	n    uint64
 	f    func()
-	to   *node // node whose process it needs; nil for none
-	from *node // sender of a message
-	life int32 // life of to; a later process does not see the event
+	to   *node             // node whose process it needs; nil for none
+	from *node             // sender of a message
+	inc  quota.Incarnation // of to; no other process sees the event
 	// slept is how long the machine of to had been suspended when the event was created: timers
 	// stop during that time.
 	slept time.Duration

@@ -87,9 +87,8 @@ func TestLittleDemand(t *testing.T) {
 	}
 }
 
-// TestFewerTokensThanNodes checks that nineteen nodes that ask for little beside a flood, of a burst of seven, are lent
-// nothing: tokens that wait at one node are refused at the others. Ideally nothing would be left over; in fact 15 % is,
-// and 23 % with lending.
+// TestFewerTokensThanNodes checks that of a burst of seven, which nineteen nodes that ask for little share with one that
+// floods, nothing is left over: tokens that wait at one node would be refused at the others.
 func TestFewerTokensThanNodes(t *testing.T) {
 	const seeds = 5
 	rates := append([]float64{3000}, slices.Repeat([]float64{3.4}, 19)...)
@@ -99,29 +98,58 @@ func TestFewerTokensThanNodes(t *testing.T) {
 		s.Limit, s.Duration, s.Hop, s.Near = limit(100, 7, quota.Soft), 10*time.Second, 0, false
 		off += 100 * Run(s).Error() / seeds
 	}
-	if t.Logf("%+.1f %%", off); off < -18 {
-		t.Errorf("%+.1f %% admitted beside the ideal; want at most 18 %% too few", off)
+	if t.Logf("%+.1f %%", off); off < -2 {
+		t.Errorf("%+.1f %% admitted beside the ideal; want at most 2 %% too few", off)
 	}
 }
 
 // TestFloodEarnsLittle checks that a node that asks for fifty times the limit gets hardly more than
-// its share. Ideally it would get an equal share and what others leave. In fact it is first to take
-// tokens that return to the pool: an eighth of a share more under soft, a sixth under hard.
+// its share, on average over the seeds. Ideally it would get an equal share and what others leave. In
+// fact it is first to take tokens that return to the pool: a tenth of a share more under soft, a fifth under hard.
 func TestFloodEarnsLittle(t *testing.T) {
-	for c, most := range map[quota.Ceiling]float64{quota.Soft: 1.15, quota.Hard: 1.2} {
-		for seed := range uint64(2) {
+	const seeds = 10
+	for c, bound := range map[quota.Ceiling]struct{ most, least float64 }{quota.Soft: {1.15, .94}, quota.Hard: {1.25, .9}} {
+		var sum [4]float64
+		for seed := range uint64(seeds) {
 			s := crowd(seed, c, 10_000, 60, 60, 60)
 			s.Duration = 5 * time.Second
 			s.Hop = 0 // a flooding caller does not wait
-			tried, got := shares(s, 2*time.Second, 5*time.Second)
-			t.Logf("%v, seed %d: asked for %.0f/s, got %.1f/s", c, seed, tried, got)
-			if got[0] > most*50 {
-				t.Errorf("%v, seed %d: the flood got %.1f/s, its share is 50/s", c, seed, got[0])
+			_, got := shares(s, 2*time.Second, 5*time.Second)
+			for n := range got {
+				sum[n] += got[n] / seeds
 			}
-			for n := 1; n < 4; n++ {
-				if got[n] < .88*50 {
-					t.Errorf("%v, seed %d: node %d got %.1f/s of 50/s beside a flood", c, seed, n+1, got[n])
-				}
+		}
+		t.Logf("%v: %.1f/s", c, sum)
+		if sum[0] > bound.most*50 {
+			t.Errorf("%v: the flood got %.1f/s, its share is 50/s", c, sum[0])
+		}
+		for n := 1; n < 4; n++ {
+			if sum[n] < bound.least*50 {
+				t.Errorf("%v: node %d got %.1f/s of 50/s beside a flood", c, n+1, sum[n])
+			}
+		}
+	}
+}
+
+// TestTurns checks that nodes that ask equally get equally under soft where a share is less than a token an interval: a
+// token goes to the node that has waited longest, not to the one whose report comes first after the token. Nodes
+// do not ask again and again for tokens that are reserved for others.
+func TestTurns(t *testing.T) {
+	for _, tc := range []struct {
+		nodes int
+		rate  int64
+		asks  float64
+	}{{5, 50, 150}, {10, 50, 150}, {40, 200, 40}} {
+		for seed := range uint64(5) {
+			s := crowd(seed, quota.Soft, slices.Repeat([]float64{tc.asks}, tc.nodes)...)
+			s.Limit, s.Sync, s.Delay, s.Jitter = limit(tc.rate, tc.rate, quota.Soft), 50*time.Millisecond, 0, 200*time.Microsecond
+			_, got := shares(s, 2*time.Second, 8*time.Second)
+			t.Logf("%d nodes, seed %d: got %.1f/s", tc.nodes, seed, got)
+			if part := float64(tc.rate) / float64(tc.nodes); slices.Min(got) < .8*part {
+				t.Errorf("%d nodes, seed %d: got %.1f/s, their share is %.1f/s", tc.nodes, seed, got, part)
+			}
+			if reports := Run(s).Reports; reports > int64(25*tc.nodes)*8 {
+				t.Errorf("%d nodes, seed %d: %d reports, of at most 25 per node and second", tc.nodes, seed, reports)
 			}
 		}
 	}

@@ -1,6 +1,10 @@
 package sim
 
-import "slices"
+import (
+	"slices"
+
+	"github.com/quorate/quorate/internal/quota"
+)
 
 // fault starts a fault and schedules its end.
 func (r *run) fault(f *Fault) {
@@ -30,14 +34,14 @@ func (r *run) fault(f *Fault) {
 	if f.For <= 0 {
 		return
 	}
-	lives := make([]int32, len(targets))
+	processes := make([]quota.Incarnation, len(targets))
 	for i, n := range targets {
-		lives[i] = n.life
+		processes[i] = n.inc
 	}
 	r.after(f.For, func() {
 		for i, n := range targets {
 			switch {
-			case n.life != lives[i]:
+			case n.inc != processes[i]:
 			case f.Kind == Kill && n.dead:
 				r.restart(n)
 			case f.Kind == Pause && n.paused && n.suspendedAt == 0:
@@ -110,7 +114,6 @@ func (r *run) restart(n *node) {
 	if !n.dead {
 		return
 	}
-	n.life++
 	r.boot(n, 0)
 	if r.baseline != nil {
 		return

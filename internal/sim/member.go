@@ -35,32 +35,32 @@ func (r *run) report(n *node, rep quota.Report) {
 	if rep.Term == 0 || int(rep.Term) > len(r.terms) {
 		return
 	}
-	lead, life := r.terms[rep.Term-1].node, n.life
+	lead, inc := r.terms[rep.Term-1].node, n.inc
 	r.send(n, lead, func() {
 		s := r.leadershipOf(rep.Term)
 		switch {
 		case s == nil:
 		case r.PerEntry == 0:
-			r.receive(s, n, life, rep)
+			r.receive(s, n, inc, rep)
 		default:
-			r.line(s, n, life, rep)
+			r.line(s, n, inc, rep)
 		}
 	})
 }
 
 // line queues a report at a leader that needs time for each entry.
-func (r *run) line(s *leadership, n *node, life int32, rep quota.Report) {
+func (r *run) line(s *leadership, n *node, inc quota.Incarnation, rep quota.Report) {
 	s.free = max(s.free, r.now).Add(time.Duration(len(rep.Entries)) * r.PerEntry)
 	r.res.Backlog = s.free.Sub(r.now)
 	r.onNode(s.free, s.node, timer, func() {
 		if s := r.leadershipOf(rep.Term); s != nil {
-			r.receive(s, n, life, rep)
+			r.receive(s, n, inc, rep)
 		}
 	})
 }
 
 // receive books a report and answers it if the sending process is still alive.
-func (r *run) receive(s *leadership, n *node, life int32, rep quota.Report) {
+func (r *run) receive(s *leadership, n *node, inc quota.Incarnation, rep quota.Report) {
 	if r.heard != nil {
 		r.heard(n, &rep, nil)
 	}
@@ -73,7 +73,7 @@ func (r *run) receive(s *leadership, n *node, life int32, rep quota.Report) {
 		r.res.Learned, r.killed = r.now.Sub(r.killed), 0
 	}
 	r.commitWanted(s)
-	if n.life == life {
+	if n.runs(inc) {
 		r.grant(s, n, g)
 	} else {
 		r.res.Bytes += r.packed.grant(&g)

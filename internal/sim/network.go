@@ -67,7 +67,7 @@ func (r *run) pass(from, to *node, again bool, f func()) {
 }
 
 func (r *run) deliver(from, to *node, d time.Duration, f func()) {
-	r.put(event{at: r.now.Add(d), f: f, from: from, to: to, life: to.life, what: message})
+	r.put(event{at: r.now.Add(d), f: f, from: from, to: to, inc: to.inc, what: message})
 }
 
 // connected reports whether messages pass between two nodes, alive or not.

@@ -16,7 +16,6 @@ type node struct {
 	ledger *clientledger.Ledger   // nil without clients
 	id     quota.NodeID
 	i      int
-	life   int32 // counts restarts and deaths: events of an earlier life are void
 	inc    quota.Incarnation
 	clock  aggregator.Clock
 
@@ -76,7 +75,7 @@ func (r *run) boot(n *node, phase time.Duration) {
 	if n.journal == nil {
 		n.journal = newJournal()
 	}
-	n.journal.life = n.inc
+	n.journal.incarnation = n.inc
 	n.dead, n.paused, n.asleep, n.wakeAt, n.parked = false, false, true, 0, nil
 	n.missed(1, r.now) // it reads the log again
 	if r.Algorithm != "" && r.Algorithm != Quorate {
@@ -152,11 +151,13 @@ func (n *node) trueTime(t quota.Time) quota.Time {
 	return at
 }
 
+// runs reports whether the process of that incarnation is alive.
+func (n *node) runs(inc quota.Incarnation) bool { return !n.dead && n.inc == inc }
+
 // kill ends the process and drops its state.
 func (n *node) kill(now quota.Time) {
 	n.wake(now)
 	n.dead, n.paused = true, false
-	n.life++
 	n.waiting, n.waits, n.parked = nil, [3]int{}, nil
 }
 
@@ -221,7 +222,7 @@ func (r *run) resume(n *node) {
 func (r *run) drain(waiting []event, match func(class) bool) {
 	for _, e := range waiting {
 		switch {
-		case !match(e.what) || e.to.dead || e.to.life != e.life:
+		case !match(e.what) || !e.to.runs(e.inc):
 		case e.late() > 0:
 			r.later(e)
 		default:

@@ -36,7 +36,7 @@ func (r *run) request(n *node, key string, cost int64) {
 	switch {
 	case n.dead:
 	case n.paused:
-		r.step(event{at: r.now, to: n, life: n.life, what: request, f: func() { r.play(n, key, cost) }})
+		r.step(event{at: r.now, to: n, inc: n.inc, what: request, f: func() { r.play(n, key, cost) }})
 	default:
 		r.play(n, key, cost)
 	}
@@ -103,10 +103,10 @@ func (r *run) finish(n *node, key string, cost int64, d quota.Decision, by []ask
 	t := r.tally(key)
 	t.inFlight += float64(cost)
 	r.res.Excess = math.Max(r.res.Excess, t.inFlight-float64(r.Limit.Burst))
-	life := n.life
+	inc := n.inc
 	r.after(r.hold(r.rng), func() {
 		t.inFlight -= float64(cost) // the work of a dead node ends too
-		r.step(event{at: r.now, to: n, life: life, what: message, f: func() {
+		r.step(event{at: r.now, to: n, inc: inc, what: message, f: func() {
 			n.agg.Release(n.clock, r.Limit.LimitName, key, cost)
 			r.pump(n)
 		}})
@@ -136,8 +136,8 @@ func (r *run) decide(n *node, c *call) {
 	}
 }
 
-// askWait is how long a node waits for the leader's answer.
-const askWait = 100 * time.Millisecond
+// askWait is how long a node waits for the leader's answer, as cluster.DefaultAskWait.
+const askWait = 250 * time.Millisecond
 
 // ask sends a decide request to the leader that the node knows. Without an answer in time the node
 // decides alone.
@@ -155,7 +155,7 @@ func (r *run) ask(n *node, p parked, c *call) {
 	r.res.Asked++
 	r.asking += q.Cost
 	if _, term := n.agg.Leader(0); term > 0 {
-		lead, life, first := r.terms[term-1].node, n.life, quota.Time(0)
+		lead, inc, first := r.terms[term-1].node, n.inc, quota.Time(0)
 		r.send(n, lead, func() {
 			s := r.leadershipOf(term)
 			if s == nil {
@@ -168,7 +168,7 @@ func (r *run) ask(n *node, p parked, c *call) {
 						r.admitting = append(r.admitting, first)
 					}
 				}
-				if n.life == life {
+				if n.runs(inc) {
 					r.once(lead, n, func() {
 						finish(func() {
 							if !a.Allowed {

@@ -124,7 +124,7 @@ func (r *run) step(e event) {
 	r.res.Steps++
 	if e.to != nil {
 		switch {
-		case e.to.dead || e.to.life != e.life:
+		case !e.to.runs(e.inc):
 			return
 		case e.from != nil && !r.connected(e.from, e.to) && r.side.IntN(2) == 0:
 			return // it was on its way when the partition began
@@ -168,7 +168,7 @@ func (r *run) after(d time.Duration, f func()) { r.at(r.now.Add(d), f) }
 
 // onNode schedules f at a node; it is dropped if the process dies before.
 func (r *run) onNode(t quota.Time, n *node, what class, f func()) {
-	r.put(event{at: t, f: f, to: n, life: n.life, what: what, slept: n.slept})
+	r.put(event{at: t, f: f, to: n, inc: n.inc, what: what, slept: n.slept})
 }
 
 func (r *run) put(e event) {

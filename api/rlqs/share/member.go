@@ -15,7 +15,7 @@ const unassigned = -1
 // per second. All of them are estimates, and none is replicated.
 type member struct {
 	id     MemberID
-	origin string
+	origin Origin
 	gone   bool
 	back   bool // the stream uses the key after an Abandon
 

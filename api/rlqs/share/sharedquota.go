@@ -71,14 +71,14 @@ func (p *sharedQuota) find(id MemberID) *member {
 	return nil
 }
 
-// adopt gives the member of an ended stream from origin to the new stream id and returns it;
-// nil if there is no such member or origin is empty.
-func (p *sharedQuota) adopt(id MemberID, origin string) *member {
-	if origin == "" {
+// adopt gives the member of an ended stream from the same origin to the new stream id and returns
+// it; nil if there is no such member or the origin has no proxy.
+func (p *sharedQuota) adopt(id MemberID, from Origin) *member {
+	if p == nil || from.Proxy == "" {
 		return nil
 	}
 	for _, h := range p.members {
-		if h.gone && h.origin == origin {
+		if h.gone && h.origin == from {
 			h.id, h.gone = id, false
 			return h
 		}

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/quorate/quorate/internal/fairshare"
 	"github.com/quorate/quorate/internal/quota"
 )
 
@@ -33,7 +34,8 @@ type Config struct {
 	Settle time.Duration
 	// Idle is how long the table keeps a bucket without requests; default 60s.
 	Idle time.Duration
-	// MaxBuckets is the highest number of members; default 100,000.
+	// MaxBuckets is the highest number of members, shared among their owners by
+	// fairshare.PerFree; default 100,000.
 	MaxBuckets int
 }
 
@@ -53,7 +55,8 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// ErrTooMany is the error of Report when the table has MaxBuckets members.
+// ErrTooMany is the error of Report when the table has MaxBuckets members, or the owner its share of
+// them.
 var ErrTooMany = errors.New("this node has too many rate limit quota buckets")
 
 // Table divides the node's tokens of every key among the key's members. Only one goroutine
@@ -62,7 +65,7 @@ type Table struct {
 	cfg    Config
 	source TokenSource
 	quotas map[quota.Key]*sharedQuota
-	size   int
+	places *fairshare.Pool // one for each member
 	// Unpaid is the number of tokens that members have admitted beyond the debt that keys may
 	// owe, since New.
 	Unpaid float64
@@ -70,11 +73,27 @@ type Table struct {
 
 // New returns an empty table.
 func New(cfg Config, source TokenSource) *Table {
-	return &Table{cfg: cfg.withDefaults(), source: source, quotas: map[quota.Key]*sharedQuota{}}
+	t := &Table{cfg: cfg.withDefaults(), source: source}
+	t.clear()
+	return t
+}
+
+// clear forgets all members.
+func (t *Table) clear() {
+	t.quotas = map[quota.Key]*sharedQuota{}
+	t.places = fairshare.NewPerFree(int64(t.cfg.MaxBuckets))
 }
 
 // Len returns the number of buckets of all members.
-func (t *Table) Len() int { return t.size }
+func (t *Table) Len() int { return int(t.places.Held()) }
+
+// Origin is where the stream of a member comes from.
+type Origin struct {
+	// Owner is the caller that the member's place in the table is charged to; empty if unknown.
+	Owner string
+	// Proxy identifies the proxy beyond the lifetime of its stream; empty if nothing does.
+	Proxy string
+}
 
 // Usage is a member's report on one key since its last report.
 type Usage struct {
@@ -85,9 +104,9 @@ type Usage struct {
 }
 
 // Report books a member's usage. For the first report on a key it returns the assignment to
-// send at once, and true. If origin is not empty, the member takes over the state of an ended
+// send at once, and true. If the origin has a proxy, the member takes over the state of an ended
 // stream from the same origin. The only error is ErrTooMany, and then nothing is booked.
-func (t *Table) Report(now quota.Time, id MemberID, origin string, u Usage) (Assignment, bool, error) {
+func (t *Table) Report(now quota.Time, id MemberID, from Origin, u Usage) (Assignment, bool, error) {
 	p := t.quotas[u.Key]
 	if p != nil {
 		if h := p.find(id); h != nil {
@@ -95,18 +114,17 @@ func (t *Table) Report(now quota.Time, id MemberID, origin string, u Usage) (Ass
 			return Assignment{}, false, nil
 		}
 	}
-	if t.size >= t.cfg.MaxBuckets {
-		return Assignment{}, false, ErrTooMany
-	}
-	if p == nil {
-		p = &sharedQuota{key: u.Key, at: now}
-		t.quotas[u.Key] = p
-	}
-	h := p.adopt(id, origin)
+	h := p.adopt(id, from)
 	if h == nil {
-		h = &member{id: id, origin: origin, reportedAt: now, rate: unassigned}
+		if t.places.Take(from.Owner, 1) != fairshare.NotFull {
+			return Assignment{}, false, ErrTooMany
+		}
+		if p == nil {
+			p = &sharedQuota{key: u.Key, at: now}
+			t.quotas[u.Key] = p
+		}
+		h = &member{id: id, origin: from, reportedAt: now, rate: unassigned}
 		p.members = append(p.members, h)
-		t.size++
 	}
 	p.update(now, t.source, 0, t.cfg.Settle)
 	h.guessDemand(p)
@@ -131,7 +149,7 @@ func (t *Table) Close() {
 	for _, k := range t.keys() {
 		t.quotas[k].close(t.source)
 	}
-	t.quotas, t.size = map[quota.Key]*sharedQuota{}, 0
+	t.clear()
 }
 
 // Tick advances all keys to now and returns the assignments to send. Call it about every
@@ -155,5 +173,5 @@ func (t *Table) keys() []quota.Key { return slices.SortedFunc(maps.Keys(t.quotas
 // drop removes a member from a key.
 func (t *Table) drop(p *sharedQuota, h *member) {
 	p.members = slices.DeleteFunc(p.members, func(o *member) bool { return o == h })
-	t.size--
+	t.places.Give(h.origin.Owner, 1)
 }

@@ -332,7 +332,7 @@ func (p *proxy) tell() {
 		if p.id != id {
 			return
 		}
-		a, ok, err := n.table.Report(p.w.now, id, p.origin, u)
+		a, ok, err := n.table.Report(p.w.now, id, share.Origin{Proxy: p.origin}, u)
 		if err != nil {
 			p.w.t.Fatal(err)
 		}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
+	"github.com/quorate/quorate/bench/suite"
 	"google.golang.org/protobuf/types/known/durationpb"
 )
 
@@ -136,7 +137,7 @@ func (e *exact) verdict(ctx context.Context) (text string, ok bool, err error) {
 	for _, a := range res.Accounts {
 		there += a.ProjectedBalance
 	}
-	text = fmt.Sprintf("\n| | counted | exact | |\n|---|---|---|---|\n| hard limit: tokens admitted | %d | at most %d | %v |\n| accounts: changes that were acknowledged; that are there; calls made again | %d; %d; %d | equal | %v |\n",
-		admitted, most, admitted <= most, changed, there, e.again.Load(), there == changed)
+	text = fmt.Sprintf("\nEach call on accounts has a request ID and is repeated until it is answered: there were %d repetitions.\n\n| exact counts | counted | expected | correct |\n|---|---|---|---|\n| tokens admitted under a hard limit | %s | at most %s | %v |\n| changes of accounts in the final balances | %s | %s, all that were acknowledged | %v |\n",
+		e.again.Load(), suite.Number(float64(admitted)), suite.Number(float64(most)), admitted <= most, suite.Number(float64(there)), suite.Number(float64(changed)), there == changed)
 	return text, admitted <= most && admitted > most/10 && there == changed, nil
 }

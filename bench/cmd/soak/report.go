@@ -19,7 +19,7 @@ type report struct {
 func openReport(file string) (*report, error) {
 	r := &report{file: file}
 	if file != "" {
-		fmt.Fprintf(&r.text, "<!-- Written by \"make soak\". Do not edit. -->\n\n# Soak\n\n%s, commit %s, %s, beside whatever else the machine did.\n\n",
+		fmt.Fprintf(&r.text, "<!-- Written by \"make soak\". Do not edit. -->\n\n# Soak\n\n%s, commit %s, %s. Other processes may have used the machine at the same time.\n\n",
 			time.Now().UTC().Format(time.DateOnly), suite.Commit(), suite.Machine())
 		f, err := os.OpenFile(file, os.O_WRONLY|os.O_CREATE, 0o644) // before the run, not after it
 		if err != nil {

@@ -173,15 +173,15 @@ func judge(rows []row, keys, nodes int, latency, faults bool) (string, bool) {
 	var out strings.Builder
 	third := max(len(rows)/3, 1)
 	flat := true
-	fmt.Fprintln(&out, "\n| | first third | last third | ratio | at most | flat |\n|---|---|---|---|---|---|")
+	fmt.Fprintln(&out, "\n| | first third | last third | ratio | bound | within it |\n|---|---|---|---|---|---|")
 	say := func(what string, most float64, of func(r *row) float64) {
 		first, last := least(rows[:third], of), least(rows[len(rows)-third:], of)
 		ok := last <= most*first
 		flat = flat && ok
 		fmt.Fprintf(&out, "| %s | %s | %s | %.2f | %s | %v |\n", what, suite.Number(first), suite.Number(last), last/first, suite.Number(most), ok)
 	}
-	say("CPU, µs a check", mostUsed, func(r *row) float64 { return r.cpu.Seconds() * 1e6 })
-	say("resident without files, MB", mostUsed, func(r *row) float64 { return r.own / (1 << 20) })
+	say("CPU, µs per check", mostUsed, func(r *row) float64 { return r.cpu.Seconds() * 1e6 })
+	say("resident memory without mapped files, MB", mostUsed, func(r *row) float64 { return r.own / (1 << 20) })
 	say("heap, MB", mostUsed, func(r *row) float64 { return r.heap / (1 << 20) })
 	say("goroutines", mostGoroutines, func(r *row) float64 { return r.goroutines })
 	if faults {

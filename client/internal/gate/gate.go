@@ -19,6 +19,7 @@ import (
 	"github.com/quorate/quorate/client"
 	"github.com/quorate/quorate/client/extract"
 	"github.com/quorate/quorate/client/internal/acquires"
+	"github.com/quorate/quorate/client/internal/callers"
 	"github.com/quorate/quorate/client/internal/overdue"
 )
 
@@ -108,13 +109,13 @@ func (g *Gate) Enter(r extract.Request, method, path string) (res client.Result,
 
 func (g *Gate) enter(r extract.Request, method, path string, ends bool) (client.Result, *client.Reservation, Outcome, error) {
 	res, place, outcome, err := g.decide(r, method, path, ends)
-	if outcome != Pass || res.Wait <= 0 {
+	if outcome != Pass {
 		return res, place, outcome, err
 	}
-	if err := Sleep(r.Context(), res.Wait); err != nil {
-		return res, place, Drop, err
+	if ended := overdue.Err(r.Context()); ended != nil { // while the limiter was asked
+		return res, place, Drop, ended
 	}
-	return res, place, Pass, nil
+	return res, place, Pass, err
 }
 
 func (g *Gate) decide(r extract.Request, method, path string, ends bool) (client.Result, *client.Reservation, Outcome, error) {
@@ -144,7 +145,26 @@ func (g *Gate) decide(r extract.Request, method, path string, ends bool) (client
 		res.RetryAfter = later(res.RetryAfter, g.Jitter)
 		return res, nil, Refuse, nil
 	}
+	if res.Wait > 0 {
+		if err := Sleep(ctx, res.Wait); err != nil {
+			if place == nil {
+				GiveBack(ctx, g.Limiter, g.Namespace, g.Limit, key, cost)
+			}
+			return res, place, Drop, err
+		}
+	}
 	return res, place, Pass, nil
+}
+
+// GiveBack gives back the tokens to come of a caller that left before they came, as [client.Bucket.Wait]
+// does. It can do so only at a limiter that has Refund, and if the limit is known by its name.
+func GiveBack(ctx context.Context, l client.Limiter, namespace, limit, key string, tokens int64) {
+	r, can := l.(interface {
+		Refund(ctx context.Context, namespace, limit, key string, tokens int64) error
+	})
+	if can && limit != "" {
+		_ = r.Refund(context.WithoutCancel(ctx), namespace, limit, key, tokens) // else they count as used
+	}
 }
 
 // check takes tokens, or places if that is what the limit counts. It learns this from the answers,
@@ -181,7 +201,14 @@ func (g *Gate) check(ctx context.Context, method, path, key string, cost int64, 
 	return place.Result, place, nil
 }
 
+// acquire waits for the answer even if the caller leaves, so that its places can be released: those of
+// an answer that nobody hears are taken until their lease ends. Callers that leave at once could
+// otherwise take all places of a limit.
 func (g *Gate) acquire(ctx context.Context, a client.Acquirer, key string, n int64) (*client.Reservation, error) {
+	if err := overdue.Err(ctx); err != nil {
+		return nil, err
+	}
+	ctx = context.WithoutCancel(ctx)
 	if g.Timeout > 0 {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, g.Timeout)
@@ -191,6 +218,7 @@ func (g *Gate) acquire(ctx context.Context, a client.Acquirer, key string, n int
 }
 
 func (g *Gate) ask(ctx context.Context, method, path, key string, cost int64) (client.Result, error) {
+	ctx = callers.For(ctx)
 	if g.Timeout > 0 {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, g.Timeout)

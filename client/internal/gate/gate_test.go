@@ -10,6 +10,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/quorate/quorate/client"
+	"github.com/quorate/quorate/client/extract"
 )
 
 // TestFit checks that for any method and path the limiter accepts the request or calls it faulty.
@@ -77,6 +78,68 @@ func TestTurn(t *testing.T) {
 			}
 		})
 	}
+}
+
+// late is a limiter that decides when the caller has left, as a client does by its own limits.
+type late struct {
+	client.Limiter
+	leave context.CancelFunc
+}
+
+func (l late) Allow(context.Context, string, string, string, int64) (client.Result, error) {
+	l.leave()
+	return client.Result{Allowed: true, Mode: client.ModeFallback}, nil
+}
+
+// TestCallerLeaves checks that a request does not pass whose caller has left when it is decided.
+func TestCallerLeaves(t *testing.T) {
+	ctx, leave := context.WithCancel(t.Context())
+	g := Gate{Limiter: late{leave: leave}, Namespace: "web", Limit: "l", Key: extract.Constant("k")}
+	if err := g.Validate(false); err != nil {
+		t.Fatal(err)
+	}
+	if _, got, err := g.Ask(extract.Request{Call: &extract.Call{Context: ctx}}, "", ""); got != Drop || !errors.Is(err, context.Canceled) {
+		t.Errorf("%v, %v", got, err)
+	}
+}
+
+// waits is a limiter that makes callers wait for tokens to come.
+type waits struct {
+	client.Limiter
+	taken int64
+}
+
+func (w *waits) Allow(_ context.Context, _, _, _ string, cost int64) (client.Result, error) {
+	w.taken += cost
+	return client.Result{Allowed: true, Wait: time.Minute}, nil
+}
+
+func (w *waits) Refund(ctx context.Context, namespace, limit, key string, tokens int64) error {
+	if namespace == "web" && limit == "l" && key == "k" && ctx.Err() == nil {
+		w.taken -= tokens
+	}
+	return nil
+}
+
+// TestCallerLeavesWhileItWaits checks that the tokens to come of a caller that leaves are given back, and
+// that those of a caller that stays are not.
+func TestCallerLeavesWhileItWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := &waits{}
+		g := Gate{Limiter: l, Namespace: "web", Limit: "l", Key: extract.Constant("k"), Cost: func(extract.Request) (int64, error) { return 3, nil }}
+		if err := g.Validate(false); err != nil {
+			t.Fatal(err)
+		}
+		for most, want := range map[time.Duration]Outcome{time.Second: Drop, time.Hour: Pass} {
+			l.taken = 0
+			ctx, cancel := context.WithTimeout(t.Context(), most)
+			_, got, err := g.Ask(extract.Request{Call: &extract.Call{Context: ctx}}, "", "")
+			cancel()
+			if got != want || want == Drop && l.taken != 0 || want == Pass && l.taken != 3 {
+				t.Errorf("after at most %v: %v, %v, %d taken", most, got, err, l.taken)
+			}
+		}
+	})
 }
 
 // lateContext is a context whose deadline passes before it ends, as on a busy machine.

@@ -2,7 +2,6 @@ package sharedlog
 
 import (
 	"encoding/binary"
-	"errors"
 	"fmt"
 
 	"github.com/hashicorp/raft"
@@ -251,14 +250,8 @@ func (g *Group) holds() bool {
 	return g.last != 0
 }
 
-// MarkDropped durably marks the group as one whose files are being deleted. The name is kept for
-// [Log.Dropped].
-func (g *Group) MarkDropped(name string) error {
-	if name == "" {
-		return errors.New("mark a group as dropped: no name")
-	}
-	return g.setSlot(slotDropped, []byte(name))
-}
+// MarkDropped durably marks the group as one whose files are being deleted, for [Log.Dropped].
+func (g *Group) MarkDropped() error { return g.setSlot(slotDropped, []byte{1}) }
 
 // Erase deletes all entries, the values and, last, the mark of MarkDropped.
 func (g *Group) Erase() error {

@@ -28,7 +28,7 @@ const (
 	slotTerm slot = iota
 	slotVoteTerm
 	slotVote
-	slotDropped // name of a group whose files are being deleted
+	slotDropped // set if the group's files are being deleted
 	slots
 )
 

@@ -281,17 +281,17 @@ func (l *Log) Held() (ids []uint32) {
 	return ids
 }
 
-// Dropped returns the names of the groups that are marked as dropped and not erased yet.
-func (l *Log) Dropped() map[uint32]string {
+// Dropped returns the sorted numbers of the groups that are marked as dropped and not erased yet.
+func (l *Log) Dropped() (ids []uint32) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	out := map[uint32]string{}
 	for id, g := range l.groups {
-		if name := g.stable[slotDropped]; name != nil {
-			out[id] = string(name)
+		if g.stable[slotDropped] != nil {
+			ids = append(ids, id)
 		}
 	}
-	return out
+	slices.Sort(ids)
+	return ids
 }
 
 // Stats returns the work done so far.

@@ -107,8 +107,9 @@ func newAccountsListCommand() *cobra.Command {
 		Use:   "list --app APP --realm REALM",
 		Short: "Print the accounts of a realm",
 		Long: `Print accounts in order of their ids: those of a realm, or, with the other
-flags, of one identity (--identity "" is nobody's), namespace, type, and prefix
-of the name. The first 100 are printed unless --max is given (0: all).`,
+flags, of one identity (--identity "": those without an owner), namespace, type,
+and prefix of the name. The first 100 are printed unless --max is given (0:
+all).`,
 		Example: `  quorate accounts list --app cv --realm project:infra
   quorate accounts list --app cv --realm project:infra --namespace ci --prefix a --type builds --max 0 -o json`,
 		Args: cobra.NoArgs,

@@ -18,10 +18,10 @@ func newAccountsRealmsCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "realms",
 		Short: "Print the realms that have accounts or policies",
-		Long: `Print the realms of all applications that have accounts or policy configs, in
-order: whether each has accounts, and how many policy configs. Realms in which
-the author may list neither are left out. The first 100 are printed unless --max
-is given (0: all).`,
+		Long: `Print the realms that have accounts or policy configs, for all applications, in
+order: whether each has accounts, and how many policy configs. Realms where the
+author may list neither are left out. The first 100 are printed unless --max is
+given (0: all).`,
 		Example: `  quorate accounts realms
   quorate accounts realms --max 0 -o json`,
 		Args: cobra.NoArgs,

@@ -55,17 +55,17 @@ func NewEventsCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "events [NAMESPACE[/LIMIT]]",
 		Short: "Print events as they happen",
-		Long: `Print events of all nodes of the cluster, or with --node of one, until Ctrl-C or
-for the time of --for. The first node that answers asks the others; a message
-says whose events are missing if a node does not answer. The command reconnects
-after a lost connection. Nodes store no events, so none before the start of the
-command are printed: "quorate history" has the counts of the past, "quorate
-audit" the changes. Client processes that decide in their own memory send no
-events of these decisions.
+		Long: `Print the events of all nodes, or of one with --node, until Ctrl-C or for the
+time of --for. The first node that answers asks the others; a message says whose
+events are missing if a node does not answer. The command reconnects after a
+lost connection. Nodes store no events, so none before the start of the command
+are printed: "quorate history" has the counts of the past, "quorate audit" the
+changes. Client processes that decide in their own memory send no events of
+these decisions.
 
 If the terminal is too slow, events are dropped, and the command prints how
-many; requests are never slowed. -o json prints one object per line, -o csv one
-row. The kinds are
+many; requests are never slowed. -o json prints one object per line, and -o csv
+one row per event. The kinds are
 ` + strings.Join(kinds[:3], ", ") + `,
 ` + strings.Join(kinds[3:], ", ") + `.`,
 		Example: `  quorate events -f
@@ -99,7 +99,7 @@ row. The kinds are
 	f.StringSliceVar(&e.kinds, "kind", nil, "only these kinds")
 	f.StringVar(&e.key, "key", "", "only this key")
 	f.StringVar(&e.node, "node", "", "only the events of this `node`, such as n2")
-	f.Int32Var(&e.buffer, "buffer", 0, "events that a node keeps for a slow reader, 1 to 65536 (default 1024)")
+	f.Int32Var(&e.buffer, "buffer", events.DefaultBuffer, fmt.Sprintf("events that a node keeps for a slow reader, 1 to %d", events.MaxBuffer))
 	e.output.AddFlags(cmd, "text", "json", "csv")
 	return cmd
 }
@@ -141,7 +141,7 @@ func (e *watcher) request(args []string) (err error) {
 	if e.span < 0 {
 		return exit.Usagef("--for %v: must be more than 0", e.span)
 	}
-	if e.buffer < 0 || e.buffer > events.MaxBuffer {
+	if e.buffer < 1 || e.buffer > events.MaxBuffer {
 		return exit.Usagef("--buffer %d: must be 1 to %d", e.buffer, events.MaxBuffer)
 	}
 	return nil

@@ -24,15 +24,15 @@ func newLimitsApplyCommand() *cobra.Command {
 	var dry, yes bool
 	cmd := &cobra.Command{
 		Use:   "apply FILE",
-		Short: "Replace all limits by those of a limit file",
-		Long: `Replace all limits of the cluster by those of a limit file ("-": standard
-input), and print what that changes. The file is checked first: if anything in
-it is wrong, every fault is printed with its line and column, and the old limits
-stay active. No bucket is refilled by a change.
+		Short: "Replace all limits with those of a limit file",
+		Long: `Replace all limits of the cluster with those of a limit file ("-": standard
+input), and print the changes. The file is checked first: if it has faults, each
+is printed with its line and column, and the old limits stay active. A change
+refills no bucket.
 
-Limits that the file does not have are removed. If there are any, the command
-asks on a terminal, and elsewhere requires --yes. Limits of namespaces that you
-cannot read and write do not change.
+Limits that the file lacks are removed. Before that, the command asks on a
+terminal, and elsewhere requires --yes. Limits of namespaces that you can
+neither read nor write do not change.
 
 With --expected-version, nothing changes if another change came first: that is a
 conflict, exit code 3. Findings of the linter are printed as warnings.`,

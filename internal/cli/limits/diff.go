@@ -59,6 +59,8 @@ difference, 2 or more that they could not be compared.`,
 				printChanges(p, render.Colours(cmd), res.Changes)
 				if len(res.Changes) > 0 {
 					fmt.Fprintln(p, countChanges(res.Changes))
+				} else {
+					fmt.Fprintln(cmd.ErrOrStderr(), "quorate: no difference")
 				}
 			})
 			if err == nil && len(res.Changes) > 0 {

@@ -240,7 +240,7 @@ type measuredJSON struct {
 }
 
 func (e *explanation) explain(l *quota.Limit) {
-	e.Rule, e.burst = ruleWords(l, e.c.Nodes), float64(l.Burst)
+	e.Rule, e.burst = ruleWords(l, e.c), float64(l.Burst)
 	e.Nodes, e.DelaySecs, e.Sync, e.Lease = e.c.Nodes, e.c.Delay.Seconds(), e.c.Sync.Seconds(), e.c.Lease.Seconds()
 	e.Situations = []situationJSON{}
 	for _, s := range bound.Of(l, e.c) {
@@ -254,8 +254,8 @@ func (e *explanation) explain(l *quota.Limit) {
 	e.Tighter = append([]string{}, tighter(l, e.c)...)
 }
 
-// ruleWords describes a limit in a few sentences; nodes is the size of the cluster.
-func ruleWords(l *quota.Limit, nodes int) string {
+// ruleWords describes a limit in a few sentences.
+func ruleWords(l *quota.Limit, c bound.Cluster) string {
 	switch l.Class {
 	case quota.Unlimited:
 		return "Everything is admitted, and nothing counted."
@@ -276,7 +276,7 @@ func ruleWords(l *quota.Limit, nodes int) string {
 	default:
 		s += " Soft: refuses nothing that the cluster could serve, as far as a node knows; the excess is paid back."
 	}
-	s += decideSentences(l, nodes)
+	s += decideSentences(l, c)
 	switch l.Enforcement {
 	case quota.Shadow:
 		s += " In shadow: counted, but not enforced."
@@ -287,10 +287,10 @@ func ruleWords(l *quota.Limit, nodes int) string {
 }
 
 // decideSentences says where a limit is decided; of tiers that differ, for each.
-func decideSentences(l *quota.Limit, nodes int) string {
+func decideSentences(l *quota.Limit, c bound.Cluster) string {
 	var each []string
 	for _, t := range bound.Each(l) {
-		each = append(each, decideWords(&t, nodes))
+		each = append(each, decideWords(&t, c))
 	}
 	if all := slices.Compact(slices.Clone(each)); len(all) == 1 {
 		return " " + all[0]
@@ -303,15 +303,17 @@ func decideSentences(l *quota.Limit, nodes int) string {
 }
 
 // decideWords says where a limit with one tier is decided, as docs/explanation/accuracy.md does.
-func decideWords(l *quota.Limit, nodes int) string {
+func decideWords(l *quota.Limit, c bound.Cluster) string {
 	switch {
 	case l.AsksLeader():
 		return "The leader of the key's range decides each check."
 	case l.MayAsk() && l.Kind == quota.SlidingWindow:
 		return "Sliding windows of less than 10s are not divided among nodes that use the same key: the leader decides each check that it could admit."
-	case few(l, nodes):
+	case few(l, c.Nodes):
 		return "So few tokens are not divided among nodes that use the same key: the leader decides each check that it could admit."
-	case l.MayAsk():
+	case fewUnderLoad(l, c):
+		return "A node that cannot decide a check in memory waits for the leader's next grant, at most 20ms. While all nodes together ask for more than half the rate, so few tokens are not divided: the leader decides each check that it could admit."
+	case l.MayAsk() && l.Ceiling == quota.Hard:
 		return "A node that holds too few tokens asks the leader of the key's range."
 	case l.MayWait():
 		return "A node that cannot decide a check in memory waits for the leader's next grant, at most 20ms."
@@ -322,9 +324,22 @@ func decideWords(l *quota.Limit, nodes int) string {
 }
 
 // few reports whether the leader of a limit with one tier divides no tokens among so many nodes, because
-// half of an equal part of the burst is less than eight tokens (package leader, bucket.scarce).
+// half of an equal part of the burst is less than eight tokens, or under soft less than one (package leader,
+// Ledger.scarce).
 func few(l *quota.Limit, nodes int) bool {
-	return l.MayAsk() && !l.AsksLeader() && nodes > 1 && l.Burst < 16*int64(nodes)
+	least := int64(1)
+	if l.Ceiling == quota.Hard {
+		least = 8
+	}
+	return l.MayAsk() && !l.AsksLeader() && nodes > 1 && l.Burst < 2*least*int64(nodes)
+}
+
+// fewUnderLoad is few for a soft limit whose rate refills the burst within a sync interval, while demand
+// exceeds half of the rate: then eight tokens are few, as under hard.
+func fewUnderLoad(l *quota.Limit, c bound.Cluster) bool {
+	hard := *l
+	hard.Ceiling = quota.Hard
+	return l.Ceiling == quota.Soft && float64(l.Rate.PerSecond())*c.Sync.Seconds() > float64(l.BurstUnits()) && few(&hard, c.Nodes)
 }
 
 func tierWords(t *quota.Tier) string {
@@ -360,7 +375,7 @@ func tighter(l *quota.Limit, c bound.Cluster) []string {
 	}
 	if !l.AsksLeader() && l.Kind != quota.Concurrency {
 		if l.Mode() == quota.Locally {
-			out = append(out, "decide: auto: "+autoGain(l))
+			out = append(out, "decide: auto: "+autoGain(l, c))
 		}
 		gain := "0 while the leader answers in time"
 		if l.Ceiling == quota.Hard {
@@ -403,8 +418,12 @@ func hardCosts(l *quota.Limit, nodes int) string {
 }
 
 // autoGain returns what decide: auto has that decide: local has not, and its cost.
-func autoGain(l *quota.Limit) string {
+func autoGain(l *quota.Limit, c bound.Cluster) string {
+	auto := *l
+	auto.Decide = quota.Auto
 	switch {
+	case l.Ceiling == quota.Soft && slices.ContainsFunc(bound.Each(&auto), func(t quota.Limit) bool { return few(&t, c.Nodes) || fewUnderLoad(&t, c) }):
+		return "counts to the token where few tokens are shared by many nodes. Costs a round trip for each check that the limit could admit"
 	case l.Ceiling == quota.Soft:
 		return "fewer decisions on an uncertain estimate. Costs a wait of at most 20ms for these, for the leader's next grant"
 	case slices.ContainsFunc(bound.Each(l), func(t quota.Limit) bool { return t.CountsLong() }):

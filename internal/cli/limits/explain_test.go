@@ -67,6 +67,9 @@ namespaces:
       soft-local: {rate: 1000/s, burst: 1000, decide: local}
       soft-leader: {rate: 1000/s, burst: 1000, decide: leader}
       soft-few: {rate: 1/s, burst: 1}
+      soft-fast: {rate: 1000/s, burst: 40}
+      soft-slow: {rate: 400/s, burst: 40}
+      soft-fast-local: {rate: 1000/s, burst: 40, decide: local}
       soft-durable: {rate: 1000/s, burst: 1000, durable: true}
       hard: {rate: 1000/s, burst: 1000, ceiling: hard}
       hard-local: {rate: 1000/s, burst: 1000, ceiling: hard, decide: local}
@@ -91,20 +94,23 @@ namespaces:
 		t.Fatal(err)
 	}
 	want := map[string][]string{
-		"soft":         {waits, "0.2 %"},
-		"soft-local":   {"in memory, without waiting.", divided, "wait of at most 20ms"},
-		"soft-leader":  {"decides each check", "within 250 ms", "refusals while no leader answers"},
-		"soft-few":     {waits, "a round trip for each check that the limit could admit"},
-		"soft-durable": {waits, divided},
-		"hard":         {asks, paused, answers},
-		"hard-local":   {"refuse what they do not hold", paused, "hardly any refusals"},
-		"hard-leader":  {"decides each check", paused},
-		"hard-few":     {central, paused, answers},
-		"hard-durable": {waits, paused, commit},
-		"hard-day":     {waits, "windows overlap", commit, "(UTC)"},
-		"hard-tiers":   {"Tier 1", central, "Tier 2", waits, answers, commit},
-		"places":       {waits, "released", "5.5 %"},
-		"hard-places":  {waits, "longer than the lease"},
+		"soft":            {waits, "0.2 %"},
+		"soft-local":      {"in memory, without waiting.", divided, "wait of at most 20ms"},
+		"soft-leader":     {"decides each check", "within 250 ms", "refusals while no leader answers"},
+		"soft-few":        {central, "a round trip for each check that the limit could admit"},
+		"soft-fast":       {waits, "more than half the rate", central, "a round trip for each check that the limit could admit"},
+		"soft-slow":       {waits, "a round trip for each check that the limit could admit"},
+		"soft-fast-local": {"in memory, without waiting.", divided, "counts to the token where few tokens are shared"},
+		"soft-durable":    {waits, divided},
+		"hard":            {asks, paused, answers},
+		"hard-local":      {"refuse what they do not hold", paused, "hardly any refusals"},
+		"hard-leader":     {"decides each check", paused},
+		"hard-few":        {central, paused, answers},
+		"hard-durable":    {waits, paused, commit},
+		"hard-day":        {waits, "windows overlap", commit, "(UTC)"},
+		"hard-tiers":      {"Tier 1", central, "Tier 2", waits, answers, commit},
+		"places":          {waits, "released", "5.5 %"},
+		"hard-places":     {waits, "longer than the lease"},
 	}
 	for _, l := range list {
 		e := explanation{c: bound.Cluster{Nodes: 3, Delay: time.Millisecond, Sync: assumedSync, Election: election}}

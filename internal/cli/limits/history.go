@@ -19,7 +19,7 @@ import (
 func newLimitsHistoryCommand() *cobra.Command {
 	var t remote.Targets
 	var output render.Output
-	var count int
+	var most int
 	var before uint64
 	cmd := &cobra.Command{
 		Use:   "history",
@@ -29,14 +29,17 @@ how many limits it has, and how many it added (+), changed (~) and removed (-).
 "quorate limits diff N M" shows what differs, "quorate limits rollback N"
 restores a version.`,
 		Example: `  quorate limits history
-  quorate limits history -n 5
-  quorate limits history -n 100 --before 50 -o json`,
+  quorate limits history --max 5
+  quorate limits history --max 100 --before 50 -o json`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if count < 1 || count > apiproto.MaxList {
-				return exit.Usagef("-n %d: must be 1 to %d", count, apiproto.MaxList)
+			if most < 0 {
+				return exit.Usagef("--max %d: must be 0 (all) or more", most)
 			}
-			res, err := callLimits(cmd.Context(), &t, quoratev1.LimitServiceClient.ListVersions, &quoratev1.ListVersionsRequest{Before: before, Max: int32(count)})
+			if most == 0 || most > apiproto.MaxList { // the history has no more
+				most = apiproto.MaxList
+			}
+			res, err := callLimits(cmd.Context(), &t, quoratev1.LimitServiceClient.ListVersions, &quoratev1.ListVersionsRequest{Before: before, Max: int32(most)})
 			if err != nil {
 				return err
 			}
@@ -44,7 +47,7 @@ restores a version.`,
 		},
 	}
 	t.AddFlags(cmd)
-	cmd.Flags().IntVarP(&count, "number", "n", 20, fmt.Sprintf("how many versions, 1 to %d", apiproto.MaxList))
+	cmd.Flags().IntVar(&most, "max", 20, "how many to print; 0 is all")
 	cmd.Flags().Uint64Var(&before, "before", 0, "only versions below this one")
 	output.AddFlags(cmd, "table", "json")
 	return cmd

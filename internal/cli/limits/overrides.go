@@ -53,10 +53,10 @@ func newOverridesSetCommand() *cobra.Command {
 		Use:   "set NAMESPACE/LIMIT KEY",
 		Short: "Set or replace the override of a key",
 		Long: `Set or replace the override of a key. Give --unlimited, --ban, or some of
---rate, --burst and --scale. --scale multiplies all tiers of the limit, and is
-the one for limits with several; --burst is the count of a window. The override
-of a limit that a template makes is that of the template: NAMESPACE/@template
-and the name as the first part of the key.`,
+--rate, --burst and --scale. --scale multiplies all tiers of the limit: use it
+for limits with several. For a window, --burst is the count. To override a limit
+that a template makes, set NAMESPACE/@template, with the limit's name and a
+slash before the key.`,
 		Example: `  quorate overrides set api/per_tenant acme --scale 2x --expires 72h --comment "launch week"
   quorate overrides set api/per_tenant acme --rate 500/s --burst 1000 --expires 2027-01-31T18:00:00Z
   quorate overrides set web/per_client 203.0.113.7 --ban`,

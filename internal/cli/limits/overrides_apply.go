@@ -91,7 +91,7 @@ func (a *overrideApply) run(cmd *cobra.Command, t *remote.Targets, f *os.File) e
 	err = a.read(f, func(list []quota.Override) error { return a.send(cmd.Context(), t, list) })
 	if err != nil {
 		if a.sent > 0 {
-			err = fmt.Errorf("%w\n%d of %d overrides were set before; the command can be repeated", err, a.sent, a.total)
+			err = fmt.Errorf("%w\n%d of %d overrides were set before the error; you can repeat the command", err, a.sent, a.total)
 		}
 		return err
 	}
@@ -161,7 +161,7 @@ func (a *overrideApply) parts(f io.Reader, use func([]quota.Override) error) err
 			return err
 		}
 		if len(text) > config.MaxFileBytes/4 {
-			return fmt.Errorf("%s:%d: is longer than %d bytes; write each override on lines of its own", a.source, line, config.MaxFileBytes/4)
+			return fmt.Errorf("%s:%d: is longer than %d bytes; begin each override on a line of its own", a.source, line, config.MaxFileBytes/4)
 		}
 		in := len(text) - len(bytes.TrimLeft(text, " "))
 		item := bytes.HasPrefix(text[in:], []byte("- ")) && (indent < 0 || in == indent)

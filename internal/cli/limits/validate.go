@@ -60,8 +60,9 @@ func newLimitsValidateCommand() *cobra.Command {
 		Aliases: []string{"check", "lint"},
 		Short:   "Check limit files, and warn of probable mistakes",
 		Long: `Check limit files ("-": standard input): every fault with its line and column,
-and the linter's findings, which are valid but probably not meant. No cluster is
-needed; --server asks one as well, which may run another version.
+and the linter's findings, about limits that are valid but probably not
+intended. No cluster is needed; --server also asks a cluster, which may run
+another version.
 
 Exit code 0 means that all files are valid, 1 (only with --strict) that one has
 findings, 2 that one is invalid.`,

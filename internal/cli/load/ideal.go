@@ -134,8 +134,8 @@ func (r *idealReport) table(p *render.Page, excess string) {
 	tbl.Row("net", fmt.Sprintf("%+d", r.NetTokens), fmt.Sprintf("%+.2f%%", r.NetPct), "admitted less what the ideal admitted")
 	tbl.Row("over", r.OverTokens, fmt.Sprintf("%.2f%%", r.OverPct), "admitted, the ideal refused")
 	tbl.Row("under", r.UnderTokens, fmt.Sprintf("%.2f%%", r.UnderPct), "refused, the ideal admitted")
-	tbl.Row("keys over", r.KeysOver, share(r.KeysOver), "what keys got beyond the ideal's total for them")
-	tbl.Row("keys under", r.KeysUnder, share(r.KeysUnder), "what keys got short of it")
+	tbl.Row("keys over", r.KeysOver, share(r.KeysOver), "by how much keys got more than their ideal total")
+	tbl.Row("keys under", r.KeysUnder, share(r.KeysUnder), "by how much keys got less than that")
 	if r.WorstKey != "" {
 		excess += ", by " + phrase.Show(r.WorstKey)
 	}

@@ -59,9 +59,10 @@ func NewLoadCommand() *cobra.Command {
 		Use:   "load --limit NAMESPACE/LIMIT",
 		Short: "Drive a cluster at a given rate and measure it",
 		Long: `Send checks of cost 1 at a given rate, whether or not earlier ones have been
-answered (open loop), and print throughput, latency and what was admitted
-against the limit. Latency counts from the moment at which a check should have
-been sent, so a slow cluster cannot hide behind a sender that waits for it.
+answered (open loop), and print throughput, latency, and the admitted tokens
+compared with the limit. Latency counts from the moment when a check should have
+been sent, so that it includes the time by which a slow cluster delays the
+sender.
 
 A check for a node that is down goes to the next node that is up and is counted
 as rerouted; the failed attempt is counted as an error of that node.
@@ -273,7 +274,7 @@ func findLimit(ctx context.Context, t *remote.Targets, name quota.LimitName, to 
 // measurable returns an error unless the ideal limiter supports the limit.
 func measurable(l *quota.Limit) error {
 	if l.Class != quota.Counted || l.Kind != quota.TokenBucket || len(l.More) > 0 {
-		return exit.Usagef("limit %v: must be a token bucket with a single tier, to be compared with the ideal", l.LimitName)
+		return exit.Usagef("limit %v: must be a token bucket with a single tier, so that it can be compared with the ideal", l.LimitName)
 	}
 	return nil
 }

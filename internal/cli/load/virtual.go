@@ -168,7 +168,7 @@ func playable(l *quota.Limit) error {
 	case l.Kind == quota.Concurrency:
 		return exit.Usagef("limit %v: is a concurrency limit, and an access log does not say how long requests took", l.LimitName)
 	case l.Parent != "":
-		return exit.Usagef("limit %v: has the parent %s, and the simulator plays one limit at a time; play a copy of it without parent", l.LimitName, l.Parent)
+		return exit.Usagef("limit %v: has the parent %s, and the simulator plays one limit at a time; play a copy of the limit without the parent", l.LimitName, l.Parent)
 	}
 	return nil
 }

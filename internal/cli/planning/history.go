@@ -62,7 +62,7 @@ func fetch[Request, Response any](cmd *cobra.Command, o *looking, method rateMet
 	if covered, ok := any(res).(interface{ GetCoverage() *quoratev1.Coverage }); ok {
 		c = covered.GetCoverage()
 	}
-	if text := incompleteText(c); text != "" {
+	if text := planner.Incomplete(c); text != "" {
 		fmt.Fprintf(cmd.ErrOrStderr(), "quorate: incomplete: %s\n", text)
 	}
 	if begun := planner.BegunText(c); begun != "" {
@@ -70,32 +70,6 @@ func fetch[Request, Response any](cmd *cobra.Command, o *looking, method rateMet
 	}
 	return res, nil
 }
-
-// incompleteText describes what an answer lacks. It is empty if the answer is complete.
-func incompleteText(c *quoratev1.Coverage) string {
-	var parts []string
-	if c == nil {
-		return ""
-	}
-	if c.RangesCovered < c.RangesTotal {
-		parts = append(parts, fmt.Sprintf("covers %d of %d ranges", c.RangesCovered, c.RangesTotal))
-	}
-	if c.SecondsComplete == 0 && c.SecondsTotal > 0 && c.SecondsKnown > 0 {
-		parts = append(parts, fmt.Sprintf("no point of %s is complete: a node has not reported everything, or the history began later", seconds(c.SecondsTotal)))
-	} else if total := planner.SinceBegun(c); c.SecondsComplete < total && c.SecondsKnown > 0 {
-		parts = append(parts, fmt.Sprintf("all nodes have reported %s of %s", seconds(c.SecondsComplete), seconds(total)))
-	}
-	if len(c.Missing) > 0 {
-		text := "missing " + strings.Join(c.Missing, ", ")
-		if c.MissingSince != nil {
-			text += " from " + c.MissingSince.AsTime().UTC().Format("2006-01-02 15:04:05")
-		}
-		parts = append(parts, text)
-	}
-	return strings.Join(parts, "; ")
-}
-
-func seconds(n int64) string { return render.Span(time.Duration(n) * time.Second) }
 
 // pastOptions holds the flags of "history".
 type pastOptions struct {
@@ -116,11 +90,12 @@ highest demand, of all namespaces or of one. Points are seconds (of the last
 hour), minutes (30 days) or hours (2 years), as the nodes' settings say; times
 are UTC.
 
-PEAK is the highest second of a point, MEAN and P99 are of its seconds, in
-tokens per second. A point is complete when every node that was up has reported
-all of it; otherwise the last column names the missing nodes. For a limit in
-shadow, REFUSED is what it would have refused. Seconds of single keys are not
-recorded: MORE is the most by which the real demand can exceed the printed one.`,
+PEAK is the demand in the busiest second of a point; MEAN and P99 are over all
+its seconds, in tokens per second. A point is complete when every node that was
+up has reported all of it; otherwise the last column names the missing nodes.
+For a limit in shadow, REFUSED is what it would have refused. Single keys are
+not recorded by the second: MORE is the most by which their real demand can
+exceed the printed one.`,
 		Example: `  quorate history
   quorate history web
   quorate history web/login --from 10m

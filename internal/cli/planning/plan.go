@@ -114,13 +114,13 @@ func newWhatIfCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "what-if LIMIT",
 		Short: "Print what another rule would have refused of recorded demand",
-		Long: `Print what another rule would have refused of recorded demand. For the last
-hour, the demand of every second is known: results for windows of one key are
-exact, and for buckets the true value lies between two printed bounds. For older
-demand only minutes are known, so the result is an estimate, except for windows
-of whole minutes. For a limit with many keys, the busiest are replayed one by
-one; LIKELY is the best single estimate, calibrated so that the active rule
-refuses what it did refuse.`,
+		Long: `Print how much of the recorded demand another rule would have refused. For the
+last hour, the demand of every second is known: results for windows of one key
+are exact, and for buckets the true value lies between two printed bounds. For
+older demand only minutes are known, so the result is an estimate, except for
+windows of whole minutes. For a limit with many keys, the busiest are replayed
+one by one. LIKELY is the best single estimate, calibrated so that the active
+rule refuses as much as was recorded.`,
 		Example: `  quorate plan what-if web/login --rate 20/s
   quorate plan what-if web/login --rate 20/s --burst 100 --from 7d
   quorate plan what-if web/login --rate 600/1m --kind fixed`,
@@ -218,8 +218,9 @@ func newSuggestCommand() *cobra.Command {
 		Use:   "suggest LIMIT",
 		Short: "Print the lowest rate that refuses at most a given share",
 		Long: `Print the lowest rate that would have refused at most a given share of the
-demand: for one key, in the worst case; for many keys, by the estimate, with the
-upper bound beside it. The burst stays in proportion to the rate.`,
+demand. For one key, this holds in the worst case; for many keys, it is an
+estimate, printed with its upper bound. The burst stays in proportion to the
+rate.`,
 		Example: "  quorate plan suggest web/login --refuse 1%\n  quorate plan suggest web/login --refuse 0 --from 7d",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -281,9 +282,9 @@ func newForecastCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "forecast LIMIT",
 		Short: "Forecast the demand of a limit, and when it exceeds the limit",
-		Long: `Forecast the daily demand of a limit, with an 80 % interval, and when it exceeds
-what the limit refills. It needs 7 days of history; from 21 days on, weekdays
-are separate.`,
+		Long: `Forecast the daily demand of a limit, with an 80 % interval, and when it will
+exceed the limit's refill. This needs 7 days of history; from 21 days on, each
+weekday has its own forecast.`,
 		Example: "  quorate plan forecast web/login --days 56 --ahead 90",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -89,7 +89,10 @@ func TestPlanTables(t *testing.T) {
 	}
 	begun := proto.CloneOf(covered)
 	begun.Begins = &timestamppb.Timestamp{Seconds: noon.Seconds - 150}
-	b.WriteString(incompleteText(begun) + "\n" + incompleteText(covered) + "\n" + incompleteText(complete) + "\n" + incompleteText(&quoratev1.Coverage{RangesCovered: 3, RangesTotal: 4}) + "\n\n")
+	for _, c := range []*quoratev1.Coverage{begun, covered, complete, {RangesCovered: 3, RangesTotal: 4}} {
+		b.WriteString(planner.Incomplete(c) + "\n")
+	}
+	b.WriteString("\n")
 	if err := render.NewPrinter(render.FormatYAML, false, &b).Print(uses, nil); err != nil {
 		t.Fatal(err)
 	}

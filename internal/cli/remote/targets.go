@@ -121,7 +121,7 @@ func (t *Targets) named() (addrs []string, from string) {
 
 // Resolve returns the addresses.
 func (t *Targets) Resolve() ([]string, error) {
-	if t.timeout < 0 {
+	if t.timeout < 0 || t.timeout == 0 && !t.OwnTimeout && t.flags != nil {
 		return nil, exit.Usagef("--timeout %v: must be more than 0", t.timeout)
 	}
 	if err := t.settle(); err != nil {

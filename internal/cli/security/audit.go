@@ -57,7 +57,7 @@ not answer.
 
 With --data it reads the whole log of one node from its data directory on this
 machine, whether or not the node runs. -o json prints one entry per line, in the
-log's own form, -o csv one row.`,
+log's own form, and -o csv one row per entry.`,
 		Example: `  quorate audit
   quorate audit --result denied --since 24h
   quorate audit --since 2026-11-22T12:00:00Z --tail -1

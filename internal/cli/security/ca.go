@@ -78,13 +78,14 @@ func newCARotateCommand() *cobra.Command {
 
 The first call creates the new authority, and all nodes trust it too. Make your
 clients trust it as well ("quorate ca status --trust-out ca.crt"; the command
-replaces the ca.crt in --tls-dir). The second call makes it sign, and all nodes
-get new certificates. Issue new certificates to your clients ("quorate cert
-issue --replace"). The third, with --finish, ends the trust in the old
-authority: certificates that it signed are no longer accepted. It lists the
-identities seen with an old certificate since the nodes started, when and at
-which node, and asks for confirmation unless --yes is given. It is refused while
-your own certificate is an old one. A call that comes too early changes nothing.`,
+itself replaces the ca.crt in --tls-dir). With the second call, the new
+authority signs, and all nodes get new certificates. Issue new certificates to
+your clients ("quorate cert issue --replace"). The third, with --finish, ends
+the trust in the old authority: certificates that it signed are no longer
+accepted. It lists the identities seen with an old certificate since the nodes
+started, when and at which node, and asks for confirmation unless --yes is
+given. It is refused while your own certificate is an old one. A call that comes
+too early changes nothing.`,
 		Example: `  quorate ca rotate
   quorate ca rotate --finish`,
 		Args: cobra.NoArgs,

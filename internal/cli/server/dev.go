@@ -19,6 +19,7 @@ import (
 	"github.com/quorate/quorate/cluster/raftgroup"
 	"github.com/quorate/quorate/config"
 	"github.com/quorate/quorate/examples"
+	"github.com/quorate/quorate/internal/apiproto"
 	"github.com/quorate/quorate/internal/cli/build"
 	"github.com/quorate/quorate/internal/cli/exit"
 	"github.com/quorate/quorate/internal/cli/remote"
@@ -335,7 +336,7 @@ func (o *devOptions) watch(ctx context.Context, ins []*instance, w io.Writer) er
 		if o.quiet {
 			continue
 		}
-		rates, err := ins[0].node.TopRates(ctx, &quoratev1.TopRatesRequest{Top: cluster.MaxTop})
+		rates, err := ins[0].node.TopRates(ctx, &quoratev1.TopRatesRequest{Top: apiproto.MaxTop})
 		if err == nil {
 			printFlow(w, time.Now(), rates)
 		}

@@ -187,7 +187,7 @@ func emptyDir(dir string) error {
 		return fmt.Errorf("data: %w", err)
 	}
 	if len(list) > 0 {
-		return fmt.Errorf("data: %s is not empty: it has %s; choose an empty directory, or start what is there with \"quorate serve --data %s\"", dir, list[0].Name(), dir)
+		return fmt.Errorf("data: %s is not empty: it has %s; choose an empty directory, or start its node with \"quorate serve --data %s\"", dir, list[0].Name(), dir)
 	}
 	return nil
 }

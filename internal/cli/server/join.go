@@ -268,7 +268,7 @@ func (j *joiner) keep(res *quoratev1.JoinResponse, key pki.KeyPEM) error {
 		return nil
 	}
 	if len(res.Certificate) == 0 {
-		return errors.New("the cluster has no authority of its own, so it signs no certificates: configure one of your own with tls.ca, tls.cert and tls.key")
+		return errors.New("the cluster has no authority of its own, so it signs no certificates: use your own with tls.ca, tls.cert and tls.key")
 	}
 	if err := j.sec.store.SetBundle(res.Trust); err != nil {
 		return err
@@ -378,7 +378,7 @@ func takeOver(s *config.Node, cfg *cluster.Config, res *quoratev1.JoinResponse, 
 		var errs []error
 		differ := func(name string, have, want any) {
 			if have != want {
-				errs = append(errs, fmt.Errorf("%s: is %v; the cluster's is %v: say so in the settings", name, have, want))
+				errs = append(errs, fmt.Errorf("%s: is %v; the cluster's is %v: set that in the settings", name, have, want))
 			}
 		}
 		differ("cluster", s.Cluster, res.Cluster)

@@ -1,6 +1,8 @@
 package server
 
 import (
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -50,5 +52,28 @@ func TestPlaceOver(t *testing.T) {
 				t.Errorf("%+v, %s, %v; want %+v, %s", s.Listen, s.Advertise, err, c.want, c.advertise)
 			}
 		})
+	}
+}
+
+// TestVariableKeepsTheName checks that QUORATE_NODE does not rename the node of a data directory.
+func TestVariableKeepsTheName(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, SettingsFile), []byte("node: n1\ndata: .\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	cmd := &cobra.Command{}
+	o := &serveOptions{}
+	o.add(cmd)
+	if err := cmd.ParseFlags([]string{"--data", dir}); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("QUORATE_NODE", "n1")
+	if s, _, err := o.load(); err != nil || s.Node != "n1" {
+		t.Errorf("node %s, %v; want n1", s.Node, err)
+	}
+	t.Setenv("QUORATE_NODE", "other")
+	const want = "QUORATE_NODE=other: the node here is n1; a node keeps its name"
+	if _, _, err := o.load(); err == nil || err.Error() != want {
+		t.Errorf("%v; want %s", err, want)
 	}
 }

@@ -68,7 +68,7 @@ func newProtocols(settings *config.Protocols, node *cluster.Node, svc *api.Servi
 // they change or the process gets SIGHUP, until close.
 func (p *protocols) newEnvoy(settings *config.Protocols, log *slog.Logger) (*envoy.Server, error) {
 	o := envoy.Options{
-		Seen: p.seenOnce, Overrides: settings.EnvoyRLSOverrides,
+		Seen: p.seenOnce, Overrides: settings.EnvoyRLSOverrides, May: api.PermittedTo,
 		Ended: func(code string) { p.meter.Of("envoy_rls", code).Inc() },
 	}
 	switch settings.EnvoyRLSHeaders {
@@ -106,7 +106,7 @@ func (p *protocols) register(srv grpc.ServiceRegistrar) {
 		p.envoy.Register(srv)
 	}
 	if p.quotas {
-		s := rlqs.Register(srv, p.node, rlqs.Options{Permitted: api.Permitted, Meter: p.meter, Registry: p.reg, Seen: p.seen})
+		s := rlqs.Register(srv, p.node, rlqs.Options{Permitted: api.Permitted, Owner: api.Owner, Meter: p.meter, Registry: p.reg, Seen: p.seen})
 		p.closers = append(p.closers, s.Close)
 	}
 	if p.gubernator != nil {
@@ -118,7 +118,7 @@ func (p *protocols) register(srv grpc.ServiceRegistrar) {
 func (p *protocols) handlers() map[string]http.Handler {
 	out := map[string]http.Handler{quotaservice.Root: quotaservice.Handler(p.node)}
 	if p.envoy != nil {
-		out[envoy.JSONPath] = p.envoy.Handler(api.Permitted)
+		out[envoy.JSONPath] = p.envoy.Handler()
 	}
 	if p.gubernator != nil {
 		maps.Copy(out, p.gubernator.Handlers())
@@ -151,7 +151,7 @@ func (in *instance) serveRedis(ctx context.Context, c *callers, opts *api.Option
 		l = tls.NewListener(l, sec.serverConfig())
 	}
 	in.redis = resp.New(in.node, resp.Options{
-		Guard: opts.Guard, Logger: opts.Logger, Seen: in.others.seenOnce, Count: in.others.redisCounter(), Denied: in.deniedRedis(opts.Self),
+		Guard: opts.Guard, Owner: api.OwnerOf, Logger: opts.Logger, Seen: in.others.seenOnce, Count: in.others.redisCounter(), Denied: in.deniedRedis(opts.Self),
 	})
 	go func() {
 		if err := in.redis.Serve(l); !errors.Is(err, resp.ErrStopped) {

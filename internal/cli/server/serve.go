@@ -46,10 +46,10 @@ func NewServeCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "serve",
 		Short: "Run one node of a cluster",
-		Long: `Run one node of a cluster until Ctrl-C or SIGTERM. Then it reports that it is
-not ready, hands its leaderships over, completes pending requests, and stops.
-With the setting linger it first keeps answering for that long. There are three
-ways to choose the node:
+		Long: `Run one node of a cluster until Ctrl-C or SIGTERM. When it stops, it reports
+that it is not ready, hands over its leaderships, completes pending requests,
+and exits. With the setting linger, it keeps answering for that time first.
+There are three ways to choose the node:
 
   --data DIR             a node that "quorate init" made, or that has joined
   --data DIR --join ...  a new node, that joins a cluster through any member
@@ -86,7 +86,7 @@ func (o *serveOptions) load() (s config.Node, strict bool, err error) {
 		s, err = config.LoadNode(o.config)
 		strict = true
 	case missing == nil:
-		s, err = config.LoadNode(kept)
+		s, err = o.loadKept(kept)
 	default:
 		err = o.loadNew(kept, &s)
 		return s, false, err
@@ -95,6 +95,23 @@ func (o *serveOptions) load() (s config.Node, strict bool, err error) {
 		err = o.overlay(&s)
 	}
 	return s, strict, err
+}
+
+// loadKept is load for a data directory with settings. Variables override them, but not the node's
+// name: its certificate carries it, and a process without data would bind the directory to the other.
+func (o *serveOptions) loadKept(kept string) (config.Node, error) {
+	s, err := config.LoadNode(kept)
+	if err != nil {
+		return s, err
+	}
+	text, err := os.ReadFile(kept)
+	if err != nil {
+		return s, err
+	}
+	if own, err := config.ParseNode(kept, text); err == nil && own.Node != s.Node {
+		return s, exit.Usagef("QUORATE_NODE=%s: the node here is %s; a node keeps its name", s.Node, own.Node)
+	}
+	return s, nil
 }
 
 // loadNew is load for a node that joins.

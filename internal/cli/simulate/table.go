@@ -77,12 +77,14 @@ func (s *simulator) playAll(ctx context.Context) error {
 }
 
 // tableNotes explain the columns.
-const tableNotes = `A row is a scenario, played with several seeds; each figure is the worst over all seeds. **Net** is the difference between
-the admitted tokens and those that one ideal limiter admits for the same requests, in percent of the latter. **Excess** is the largest number of tokens
-admitted beyond burst + rate x time in any stretch of time, or beyond the count of a window, in tokens and in bursts. A
-**clump** is the number of requests that arrive at one moment at one node (1: Poisson arrivals). **Reports** are per node and second.
-**Learning** is the time from a leader's death until its successor has learned. The **target** is the goal or, for
-figures without one, the bound of every run. **Met** names the missed targets, with the seed.
+const tableNotes = `Each row is a scenario, played with several seeds; each figure is the worst over all seeds.
+
+- **Net** is the difference between the admitted tokens and those that one ideal limiter admits for the same requests, in percent of the latter.
+- **Excess** is the largest number of tokens admitted beyond burst + rate x time in any stretch of time, or beyond the count of a window, in tokens and in bursts.
+- **Batch** is the number of requests that arrive together at one node (` + "`clump`" + ` in scenario files). The moments of arrival are random (Poisson).
+- **Reports** is the number of reports per node and second.
+- **Learning** is the time from a leader's death until its successor has received the members' counts.
+- **Target** is the goal or, for figures without a goal, the bound that every run must meet. **Met** names the missed targets, with the seed.
 `
 
 // writeTable prints all results.
@@ -93,7 +95,7 @@ func writeTable(w io.Writer, rs []*simResult) error {
 	shortfalls(&b, rs)
 	for _, of := range files(rs) {
 		fmt.Fprintf(&b, "\n## %s\n\n`quorate sim %s`, and `--only NAME-nNODES-cCLUMP` for a row, `--seed` for a seed.\n\n", fileWords(of[0]), of[0].scenario.Source)
-		b.WriteString("| scenario | nodes | clump | net % | excess, tokens (bursts) | reports | learning, ms | seeds | target | met |\n")
+		b.WriteString("| scenario | nodes | batch | net % | excess, tokens (bursts) | reports | learning, ms | seeds | target | met |\n")
 		b.WriteString("|---|---:|---:|---:|---:|---:|---:|---:|---|---|\n")
 		base := ""
 		for _, r := range inOrder(of) {
@@ -270,7 +272,7 @@ func shortfalls(b *strings.Builder, rs []*simResult) {
 	if len(lines) == 0 {
 		return
 	}
-	b.WriteString("\n## Not met\n\n| scenario | target | worst | where | of those with this target |\n|---|---|---:|---|---|\n")
+	b.WriteString("\n## Targets not met\n\n| scenario | target | worst | where | of those with this target |\n|---|---|---:|---|---|\n")
 	for _, l := range lines {
 		fmt.Fprintf(b, "| %s: %s | %s | %.4g | %s, seed %d | %d of %d |\n",
 			l.r.scenario.Base, l.r.scenario.Description, boundWords([]scenario.Bound{l.aim}), l.worst.Value, l.worstName, l.worst.Seed, l.miss, l.of)

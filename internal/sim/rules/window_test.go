@@ -150,8 +150,8 @@ func TestSlidingWindow(t *testing.T) {
 }
 
 // member returns m0 in the given incarnation.
-func (g *oneRange) member(life quota.Incarnation, j *journal) *aggregator.Aggregator {
-	cfg := aggregator.Config{Self: "m0", Incarnation: life, Nodes: len(g.members), Ranges: 1}
+func (g *oneRange) member(inc quota.Incarnation, j *journal) *aggregator.Aggregator {
+	cfg := aggregator.Config{Self: "m0", Incarnation: inc, Nodes: len(g.members), Ranges: 1}
 	if j != nil {
 		cfg.Journal = j
 	}
@@ -164,8 +164,8 @@ func (g *oneRange) member(life quota.Incarnation, j *journal) *aggregator.Aggreg
 // journal keeps what the first process of a member counted.
 type journal struct{ list []quota.RecoveredCounts }
 
-func (j *journal) Slot(k quota.Key, birth quota.Seq) aggregator.JournalSlot {
-	j.list = append(j.list, quota.RecoveredCounts{Key: k, Life: 1, Birth: birth})
+func (j *journal) Slot(k quota.Key, epoch quota.Seq) aggregator.JournalSlot {
+	j.list = append(j.list, quota.RecoveredCounts{Opening: quota.Opening{Key: k, Incarnation: 1, Epoch: epoch}})
 	return place{j, len(j.list) - 1}
 }
 

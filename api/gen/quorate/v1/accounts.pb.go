@@ -72,7 +72,7 @@ func (PolicyOption) EnumDescriptor() ([]byte, []int) {
 	return file_quorate_v1_accounts_proto_rawDescGZIP(), []int{0}
 }
 
-// RelativeTo says what an operation's delta is added to.
+// RelativeTo names the value that an operation's delta is added to.
 type RelativeTo int32
 
 const (
@@ -2035,7 +2035,7 @@ func (x *LoadPoliciesRequest) GetConfig() *PolicyConfig {
 	return nil
 }
 
-// LoadPoliciesResponse names what was stored.
+// LoadPoliciesResponse names the stored config.
 type LoadPoliciesResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Its id.

@@ -244,7 +244,7 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// AccountAdminService lets administrators read and change what AccountService keeps. Every call
+// AccountAdminService lets administrators read and change accounts and policies. Every call
 // needs a permission in the realm that it concerns, or in the realm "@internal:APP";
 // PERMISSION_DENIED names the permission and the realm.
 type AccountAdminServiceClient interface {
@@ -376,7 +376,7 @@ func (c *accountAdminServiceClient) PurgePolicies(ctx context.Context, in *Purge
 // All implementations must embed UnimplementedAccountAdminServiceServer
 // for forward compatibility.
 //
-// AccountAdminService lets administrators read and change what AccountService keeps. Every call
+// AccountAdminService lets administrators read and change accounts and policies. Every call
 // needs a permission in the realm that it concerns, or in the realm "@internal:APP";
 // PERMISSION_DENIED names the permission and the realm.
 type AccountAdminServiceServer interface {

@@ -595,7 +595,7 @@ func (x *NodeStatus) GetResources() *NodeResources {
 	return nil
 }
 
-// NodeResources is what a node's process uses, as the node itself measures it once a second. A
+// NodeResources has the resources of a node's process, measured by the node once a second. A
 // value that its platform does not offer is unset.
 type NodeResources struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -898,7 +898,7 @@ func (x *JoinRequest) GetJoinId() []byte {
 	return nil
 }
 
-// JoinResponse contains what a new member needs.
+// JoinResponse contains all data that a new member needs.
 type JoinResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Name of the cluster.
@@ -1614,7 +1614,7 @@ func (x *ChangeNodeRequest) GetForce() bool {
 	return false
 }
 
-// ChangeNodeResponse describes what follows.
+// ChangeNodeResponse describes the effect of the change.
 type ChangeNodeResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The node's new state.

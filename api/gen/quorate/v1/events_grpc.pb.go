@@ -26,7 +26,7 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// EventService streams what happens in the cluster. A watcher that reads too slowly loses events and
+// EventService streams events of the cluster. A watcher that reads too slowly loses events and
 // learns how many; it never slows a request.
 type EventServiceClient interface {
 	// Watch sends the events of all nodes until the caller ends the stream. Events of different nodes
@@ -68,7 +68,7 @@ type EventService_WatchClient = grpc.ServerStreamingClient[WatchResponse]
 // All implementations must embed UnimplementedEventServiceServer
 // for forward compatibility.
 //
-// EventService streams what happens in the cluster. A watcher that reads too slowly loses events and
+// EventService streams events of the cluster. A watcher that reads too slowly loses events and
 // learns how many; it never slows a request.
 type EventServiceServer interface {
 	// Watch sends the events of all nodes until the caller ends the stream. Events of different nodes

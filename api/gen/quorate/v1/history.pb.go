@@ -42,7 +42,7 @@ type Coverage struct {
 	Missing []string `protobuf:"bytes,7,rep,name=missing,proto3" json:"missing,omitempty"`
 	// Time from which a report is missing; absent if all have arrived.
 	MissingSince *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=missing_since,json=missingSince,proto3" json:"missing_since,omitempty"`
-	// Start of what is known, if that is later than the requested start: the cluster began then, or
+	// Start of the recorded time, if that is later than the requested start: the cluster began then, or
 	// older history was deleted. Absent otherwise, and for answers about many limits.
 	Begins        *timestamppb.Timestamp `protobuf:"bytes,9,opt,name=begins,proto3" json:"begins,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -235,7 +235,7 @@ func (x *HistoryRequest) GetStep() *durationpb.Duration {
 	return nil
 }
 
-// HistoryPoint sums what happened under a limit over some seconds. Amounts are in tokens; demand is
+// HistoryPoint sums the decisions of a limit over some seconds. Amounts are in tokens; demand is
 // the tokens requested in one second.
 type HistoryPoint struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -269,7 +269,7 @@ type HistoryPoint struct {
 	Missing []string `protobuf:"bytes,14,rep,name=missing,proto3" json:"missing,omitempty"`
 	// For a key: how many more tokens may have been requested.
 	Error int64 `protobuf:"varint,15,opt,name=error,proto3" json:"error,omitempty"`
-	// Upper bound on what needless_refusals counts.
+	// Upper bound of needless_refusals.
 	NeedlessRefusalsAtMost float64 `protobuf:"fixed64,16,opt,name=needless_refusals_at_most,json=needlessRefusalsAtMost,proto3" json:"needless_refusals_at_most,omitempty"`
 	unknownFields          protoimpl.UnknownFields
 	sizeCache              protoimpl.SizeCache

@@ -31,7 +31,7 @@ const (
 // counters, and fail with UNAVAILABLE while one of them has no leader. RateService.TopRates returns
 // the keys with the highest demand.
 type KeyServiceClient interface {
-	// GetKey returns what the leaders know of a key.
+	// GetKey returns the state of a key at its leaders.
 	// Errors: NOT_FOUND for an unknown limit.
 	GetKey(ctx context.Context, in *GetKeyRequest, opts ...grpc.CallOption) (*GetKeyResponse, error)
 	// ResetKey resets a key to a new one's state: it fills all its tiers and drops its debt and
@@ -77,7 +77,7 @@ func (c *keyServiceClient) ResetKey(ctx context.Context, in *ResetKeyRequest, op
 // counters, and fail with UNAVAILABLE while one of them has no leader. RateService.TopRates returns
 // the keys with the highest demand.
 type KeyServiceServer interface {
-	// GetKey returns what the leaders know of a key.
+	// GetKey returns the state of a key at its leaders.
 	// Errors: NOT_FOUND for an unknown limit.
 	GetKey(context.Context, *GetKeyRequest) (*GetKeyResponse, error)
 	// ResetKey resets a key to a new one's state: it fills all its tiers and drops its debt and

@@ -300,7 +300,7 @@ type ApplyLimitsResponse struct {
 	Changed bool `protobuf:"varint,2,opt,name=changed,proto3" json:"changed,omitempty"`
 	// What would change, in a dry run.
 	Changes []*LimitChange `protobuf:"bytes,3,rep,name=changes,proto3" json:"changes,omitempty"`
-	// Findings: what is valid but probably not meant.
+	// Findings about limits that are valid but probably not intended.
 	Findings      []string `protobuf:"bytes,4,rep,name=findings,proto3" json:"findings,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -426,7 +426,7 @@ type ValidateLimitsResponse struct {
 	Valid bool `protobuf:"varint,1,opt,name=valid,proto3" json:"valid,omitempty"`
 	// All faults with their positions, in the words of ApplyLimits; empty if the file is valid.
 	Faults string `protobuf:"bytes,2,opt,name=faults,proto3" json:"faults,omitempty"`
-	// Findings in a valid file: what is probably not meant.
+	// Findings in a valid file: limits that are probably not intended.
 	Findings []string `protobuf:"bytes,3,rep,name=findings,proto3" json:"findings,omitempty"`
 	// Number of limits in a valid file.
 	Limits        int32 `protobuf:"varint,4,opt,name=limits,proto3" json:"limits,omitempty"`
@@ -556,7 +556,7 @@ func (x *LimitSet) GetSource() string {
 	return ""
 }
 
-// DiffLimitsRequest names what to compare.
+// DiffLimitsRequest names the two sets to compare.
 type DiffLimitsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The earlier side; absent means the active limits.

@@ -43,8 +43,8 @@ type LimitServiceClient interface {
 	// ApplyLimits replaces all limits with those of a limit file.
 	// Errors: INVALID_ARGUMENT with line and column of every fault (the old limits stay active).
 	ApplyLimits(ctx context.Context, in *ApplyLimitsRequest, opts ...grpc.CallOption) (*ApplyLimitsResponse, error)
-	// ValidateLimits returns the faults of a limit file, and findings: what is valid but probably not
-	// meant. Faults are part of the answer, not an error.
+	// ValidateLimits returns the faults of a limit file, and findings about
+	// limits that are valid but probably not intended. Faults are part of the answer, not an error.
 	ValidateLimits(ctx context.Context, in *ValidateLimitsRequest, opts ...grpc.CallOption) (*ValidateLimitsResponse, error)
 	// DiffLimits compares two sets of limits: files or versions.
 	// Errors: INVALID_ARGUMENT for an invalid file, NOT_FOUND for a version that the history does not
@@ -153,8 +153,8 @@ type LimitServiceServer interface {
 	// ApplyLimits replaces all limits with those of a limit file.
 	// Errors: INVALID_ARGUMENT with line and column of every fault (the old limits stay active).
 	ApplyLimits(context.Context, *ApplyLimitsRequest) (*ApplyLimitsResponse, error)
-	// ValidateLimits returns the faults of a limit file, and findings: what is valid but probably not
-	// meant. Faults are part of the answer, not an error.
+	// ValidateLimits returns the faults of a limit file, and findings about
+	// limits that are valid but probably not intended. Faults are part of the answer, not an error.
 	ValidateLimits(context.Context, *ValidateLimitsRequest) (*ValidateLimitsResponse, error)
 	// DiffLimits compares two sets of limits: files or versions.
 	// Errors: INVALID_ARGUMENT for an invalid file, NOT_FOUND for a version that the history does not

@@ -452,7 +452,7 @@ func (x *HeadroomResponse) GetCoverage() *Coverage {
 	return nil
 }
 
-// WhatIfRequest asks what another rule would have refused of the recorded demand.
+// WhatIfRequest asks how much of the recorded demand another rule would have refused.
 type WhatIfRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Namespace of the limit.
@@ -552,16 +552,16 @@ func (x *WhatIfRequest) GetKind() Kind {
 	return Kind_KIND_UNSPECIFIED
 }
 
-// WhatIfOutcome is what a rule would have done. Amounts are in tokens.
+// WhatIfOutcome is the result of a rule on the recorded demand. Amounts are in tokens.
 type WhatIfOutcome struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The rule.
 	Rule *Limit `protobuf:"bytes,1,opt,name=rule,proto3" json:"rule,omitempty"`
 	// Requested tokens.
 	Attempted int64 `protobuf:"varint,2,opt,name=attempted,proto3" json:"attempted,omitempty"`
-	// Lower bound on what would have been refused.
+	// Lower bound of the tokens that would have been refused.
 	RefusedAtLeast int64 `protobuf:"varint,3,opt,name=refused_at_least,json=refusedAtLeast,proto3" json:"refused_at_least,omitempty"`
-	// Upper bound on what would have been refused.
+	// Upper bound of the tokens that would have been refused.
 	RefusedAtMost int64 `protobuf:"varint,4,opt,name=refused_at_most,json=refusedAtMost,proto3" json:"refused_at_most,omitempty"`
 	// Whether both bounds are equal and exact.
 	Exact bool `protobuf:"varint,5,opt,name=exact,proto3" json:"exact,omitempty"`
@@ -684,9 +684,9 @@ type WhatIfPoint struct {
 	Attempted int64 `protobuf:"varint,3,opt,name=attempted,proto3" json:"attempted,omitempty"`
 	// Refused under the rule active then.
 	Refused int64 `protobuf:"varint,4,opt,name=refused,proto3" json:"refused,omitempty"`
-	// Lower bound on what the rule would have refused.
+	// Lower bound of the tokens that the rule would have refused.
 	RefusedAtLeast int64 `protobuf:"varint,5,opt,name=refused_at_least,json=refusedAtLeast,proto3" json:"refused_at_least,omitempty"`
-	// Upper bound on what the rule would have refused.
+	// Upper bound of the tokens that the rule would have refused.
 	RefusedAtMost int64 `protobuf:"varint,6,opt,name=refused_at_most,json=refusedAtMost,proto3" json:"refused_at_most,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -764,7 +764,7 @@ func (x *WhatIfPoint) GetRefusedAtMost() int64 {
 	return 0
 }
 
-// WhatIfResponse compares the rule with what happened.
+// WhatIfResponse compares the rule with the recorded decisions.
 type WhatIfResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Outcome of the requested rule.
@@ -779,7 +779,7 @@ type WhatIfResponse struct {
 	// The result over time, at most 240 points. For a limit with many keys the points lack what the
 	// rule would have refused, because it is unknown when each key was used.
 	Points []*WhatIfPoint `protobuf:"bytes,5,rep,name=points,proto3" json:"points,omitempty"`
-	// Explanation of the answer: what it rests on, and what it cannot know.
+	// Explanation of the answer: the data behind it, and what remains unknown.
 	Statements []string `protobuf:"bytes,6,rep,name=statements,proto3" json:"statements,omitempty"`
 	// How complete the answer is.
 	Coverage      *Coverage `protobuf:"bytes,7,opt,name=coverage,proto3" json:"coverage,omitempty"`

@@ -22,7 +22,8 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// Ceiling says on which side a limit errs while nodes have not received all reports of each other.
+// Ceiling is the direction in which a limit errs while nodes have not received all reports of
+// each other.
 type Ceiling int32
 
 const (
@@ -126,8 +127,8 @@ const (
 	Why_WHY_PARENT_OVER_LIMIT Why = 21
 	// Refused: it is a concurrency limit; use Acquire.
 	Why_WHY_USE_ACQUIRE Why = 22
-	// Refused: the key's range is between two leaders. None answers, or the new one does not know yet
-	// what other nodes hold and has set that aside.
+	// Refused: the key's range is changing leaders. None answers, or the new one has set aside the
+	// tokens that other nodes may hold.
 	Why_WHY_FAILOVER Why = 23
 )
 
@@ -407,8 +408,8 @@ const (
 	Decide_DECIDE_LOCAL Decide = 1
 	// The leader of the key's range: one hop, exact.
 	Decide_DECIDE_LEADER Decide = 2
-	// In memory where that suffices, otherwise one hop: a hard limit asks the leader, a soft or
-	// durable one waits for the leader's next grant.
+	// In memory where that suffices, otherwise one hop: a hard limit, and a soft bucket with few
+	// tokens, asks the leader; other soft and durable ones wait for the leader's next grant.
 	Decide_DECIDE_AUTO Decide = 3
 )
 
@@ -710,7 +711,7 @@ func (x *Tier) GetTimezone() string {
 	return ""
 }
 
-// Floor is the rate that a key may spend although the limit's parent is used up.
+// Floor is the rate that a key may spend even when the limit's parent is used up.
 type Floor struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Its rate.
@@ -914,7 +915,7 @@ type Limit struct {
 	Rate string `protobuf:"bytes,3,opt,name=rate,proto3" json:"rate,omitempty"`
 	// Burst: most tokens that can pass at once.
 	Burst int64 `protobuf:"varint,4,opt,name=burst,proto3" json:"burst,omitempty"`
-	// Ceiling: on which side the limit errs.
+	// Ceiling: the direction in which the limit errs.
 	Ceiling Ceiling `protobuf:"varint,5,opt,name=ceiling,proto3,enum=quorate.v1.Ceiling" json:"ceiling,omitempty"`
 	// Kind of the limit. kind, rate, burst, calendar and timezone are those of the first tier.
 	Kind Kind `protobuf:"varint,6,opt,name=kind,proto3,enum=quorate.v1.Kind" json:"kind,omitempty"`
@@ -938,7 +939,7 @@ type Limit struct {
 	MaxDebt *durationpb.Duration `protobuf:"bytes,15,opt,name=max_debt,json=maxDebt,proto3" json:"max_debt,omitempty"`
 	// Parent: limit of the same namespace that is charged as well.
 	Parent string `protobuf:"bytes,16,opt,name=parent,proto3" json:"parent,omitempty"`
-	// Floor: what a key may spend although the parent is used up.
+	// Floor: the amount that a key may spend even when the parent is used up.
 	Floor *Floor `protobuf:"bytes,17,opt,name=floor,proto3" json:"floor,omitempty"`
 	// Whether a refusal is carried out.
 	Enforcement Enforcement `protobuf:"varint,18,opt,name=enforcement,proto3,enum=quorate.v1.Enforcement" json:"enforcement,omitempty"`
@@ -1775,7 +1776,7 @@ func (x *ReportRequest) GetUsed() int64 {
 	return 0
 }
 
-// ReportResponse says what was charged.
+// ReportResponse returns the number of tokens charged.
 type ReportResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Tokens that were charged: all, unless that would exceed the bound on the limit's debt.

@@ -69,8 +69,8 @@ type QuotaServiceClient interface {
 	// tokens of a reservation that is not settled in time are returned.
 	// Errors: those of Allow; RESOURCE_EXHAUSTED when the node holds too many reservations.
 	Reserve(ctx context.Context, in *ReserveRequest, opts ...grpc.CallOption) (*ReserveResponse, error)
-	// Settle ends a reservation: it returns what was reserved and not used, except to windows that
-	// have ended. Any node accepts the call.
+	// Settle ends a reservation: it returns unused tokens, except to windows that have ended. Any node
+	// accepts the call.
 	// Errors: NOT_FOUND when it was settled before, has expired, or is unknown; UNAVAILABLE when the
 	// node that made it cannot be reached.
 	Settle(ctx context.Context, in *SettleRequest, opts ...grpc.CallOption) (*SettleResponse, error)
@@ -80,7 +80,7 @@ type QuotaServiceClient interface {
 	// Acquire acquires places under a concurrency limit until they are released or their lease ends.
 	// Errors: those of Reserve.
 	Acquire(ctx context.Context, in *AcquireRequest, opts ...grpc.CallOption) (*AcquireResponse, error)
-	// Release releases what Acquire acquired.
+	// Release returns places that Acquire acquired.
 	// Errors: those of Settle.
 	Release(ctx context.Context, in *ReleaseRequest, opts ...grpc.CallOption) (*ReleaseResponse, error)
 }
@@ -243,8 +243,8 @@ type QuotaServiceServer interface {
 	// tokens of a reservation that is not settled in time are returned.
 	// Errors: those of Allow; RESOURCE_EXHAUSTED when the node holds too many reservations.
 	Reserve(context.Context, *ReserveRequest) (*ReserveResponse, error)
-	// Settle ends a reservation: it returns what was reserved and not used, except to windows that
-	// have ended. Any node accepts the call.
+	// Settle ends a reservation: it returns unused tokens, except to windows that have ended. Any node
+	// accepts the call.
 	// Errors: NOT_FOUND when it was settled before, has expired, or is unknown; UNAVAILABLE when the
 	// node that made it cannot be reached.
 	Settle(context.Context, *SettleRequest) (*SettleResponse, error)
@@ -254,7 +254,7 @@ type QuotaServiceServer interface {
 	// Acquire acquires places under a concurrency limit until they are released or their lease ends.
 	// Errors: those of Reserve.
 	Acquire(context.Context, *AcquireRequest) (*AcquireResponse, error)
-	// Release releases what Acquire acquired.
+	// Release returns places that Acquire acquired.
 	// Errors: those of Settle.
 	Release(context.Context, *ReleaseRequest) (*ReleaseResponse, error)
 	mustEmbedUnimplementedQuotaServiceServer()

@@ -390,7 +390,7 @@ type RateGroup struct {
 	NeedlessRefusals float64 `protobuf:"fixed64,10,opt,name=needless_refusals,json=needlessRefusals,proto3" json:"needless_refusals,omitempty"`
 	// Lowest remaining of a key.
 	Remaining int64 `protobuf:"varint,11,opt,name=remaining,proto3" json:"remaining,omitempty"`
-	// Upper bound on what needless_refusals counts.
+	// Upper bound of needless_refusals.
 	NeedlessRefusalsAtMost float64 `protobuf:"fixed64,12,opt,name=needless_refusals_at_most,json=needlessRefusalsAtMost,proto3" json:"needless_refusals_at_most,omitempty"`
 	unknownFields          protoimpl.UnknownFields
 	sizeCache              protoimpl.SizeCache
@@ -882,7 +882,7 @@ type KeyRate struct {
 	// Demand as a fraction of the refill per second; for a concurrency limit, the fraction in flight.
 	// 1 means full, more is refused or owed.
 	Utilisation float64 `protobuf:"fixed64,17,opt,name=utilisation,proto3" json:"utilisation,omitempty"`
-	// Upper bound on what needless_refusals counts.
+	// Upper bound of needless_refusals.
 	NeedlessRefusalsAtMost float64 `protobuf:"fixed64,18,opt,name=needless_refusals_at_most,json=needlessRefusalsAtMost,proto3" json:"needless_refusals_at_most,omitempty"`
 	unknownFields          protoimpl.UnknownFields
 	sizeCache              protoimpl.SizeCache

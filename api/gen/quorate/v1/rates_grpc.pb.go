@@ -56,7 +56,7 @@ type RateServiceClient interface {
 	HistoryLimits(ctx context.Context, in *HistoryLimitsRequest, opts ...grpc.CallOption) (*HistoryLimitsResponse, error)
 	// Headroom compares the demand of limits with their refill, the most used first.
 	Headroom(ctx context.Context, in *HeadroomRequest, opts ...grpc.CallOption) (*HeadroomResponse, error)
-	// WhatIf returns what another rule would have refused of a limit's recorded demand.
+	// WhatIf returns how much of a limit's recorded demand another rule would have refused.
 	WhatIf(ctx context.Context, in *WhatIfRequest, opts ...grpc.CallOption) (*WhatIfResponse, error)
 	// Suggest returns the lowest rate that would have refused no more than a given fraction of the
 	// demand.
@@ -221,7 +221,7 @@ type RateServiceServer interface {
 	HistoryLimits(context.Context, *HistoryLimitsRequest) (*HistoryLimitsResponse, error)
 	// Headroom compares the demand of limits with their refill, the most used first.
 	Headroom(context.Context, *HeadroomRequest) (*HeadroomResponse, error)
-	// WhatIf returns what another rule would have refused of a limit's recorded demand.
+	// WhatIf returns how much of a limit's recorded demand another rule would have refused.
 	WhatIf(context.Context, *WhatIfRequest) (*WhatIfResponse, error)
 	// Suggest returns the lowest rate that would have refused no more than a given fraction of the
 	// demand.

@@ -2061,7 +2061,9 @@ type GrantEntry struct {
 	// What a client process may overdraw on an estimate until the next grant.
 	Credit int64 `protobuf:"varint,24,opt,name=credit,proto3" json:"credit,omitempty"`
 	// What others may hold beyond level without having reported it.
-	Aside         int64 `protobuf:"varint,25,opt,name=aside,proto3" json:"aside,omitempty"`
+	Aside int64 `protobuf:"varint,25,opt,name=aside,proto3" json:"aside,omitempty"`
+	// The sender decides each check of a soft limit that its receiver does not hold the tokens for.
+	Central       bool `protobuf:"varint,26,opt,name=central,proto3" json:"central,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2269,6 +2271,13 @@ func (x *GrantEntry) GetAside() int64 {
 		return x.Aside
 	}
 	return 0
+}
+
+func (x *GrantEntry) GetCentral() bool {
+	if x != nil {
+		return x.Central
+	}
+	return false
 }
 
 // Beacon announces the groups that the sender leads. It is sent on every change and once a second.
@@ -9078,7 +9087,7 @@ const file_quorate_peer_v1_peer_proto_rawDesc = "" +
 	"\x05range\x18\x01 \x01(\rR\x05range\x12\x12\n" +
 	"\x04term\x18\x02 \x01(\x04R\x04term\x12\x0e\n" +
 	"\x02at\x18\x03 \x01(\x03R\x02at\x125\n" +
-	"\aentries\x18\x04 \x03(\v2\x1b.quorate.peer.v1.GrantEntryR\aentries\"\xdc\x04\n" +
+	"\aentries\x18\x04 \x03(\v2\x1b.quorate.peer.v1.GrantEntryR\aentries\"\xf6\x04\n" +
 	"\n" +
 	"GrantEntry\x12\x1c\n" +
 	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x14\n" +
@@ -9109,7 +9118,8 @@ const file_quorate_peer_v1_peer_proto_rawDesc = "" +
 	"\x06recall\x18\x16 \x01(\bR\x06recall\x12\x16\n" +
 	"\x06unseen\x18\x17 \x01(\x03R\x06unseen\x12\x16\n" +
 	"\x06credit\x18\x18 \x01(\x03R\x06credit\x12\x14\n" +
-	"\x05aside\x18\x19 \x01(\x03R\x05aside\"\xc0\x03\n" +
+	"\x05aside\x18\x19 \x01(\x03R\x05aside\x12\x18\n" +
+	"\acentral\x18\x1a \x01(\bR\acentral\"\xc0\x03\n" +
 	"\x06Beacon\x12+\n" +
 	"\x05leads\x18\x01 \x03(\v2\x15.quorate.peer.v1.LeadR\x05leads\x12\x12\n" +
 	"\x04meta\x18\x02 \x01(\bR\x04meta\x12%\n" +
