@@ -31,7 +31,7 @@ type boltMeta struct {
 }
 
 type boltCheck struct {
-	file *os.File
+	file io.ReaderAt
 	size int64
 	meta boltMeta
 	seen map[uint64]bool
@@ -108,31 +108,45 @@ func RollBack(path string, good uint64) error {
 }
 
 // newestMeta returns the meta page that bbolt would use: the newer valid one of the two
-// alternating pages.
+// alternating pages. A page that cannot be read is an error: the other page would silently take the
+// file back by a transaction.
 func (c *boltCheck) newestMeta() (best boltMeta, err error) {
 	if c.size == 0 {
 		return best, errors.New("empty")
 	}
 	first, err := c.metaAt(0)
 	size := int64(first.pageSize)
-	if err != nil { // the second page follows a first page of unknown size
+	switch {
+	case isReadError(err):
+		return best, err
+	case err != nil: // the second page follows a first page of unknown size
 		size = int64(os.Getpagesize())
-	} else {
+	default:
 		best = first
 	}
 	second, err2 := c.metaAt(size)
+	if isReadError(err2) {
+		return best, err2
+	}
 	if err2 == nil && second.pageSize == uint64(size) && second.txid > best.txid {
 		best = second
 	}
 	if best.pageSize == 0 {
-		return best, fmt.Errorf("no whole meta page: %w", err)
+		return best, err
 	}
 	return best, nil
 }
 
+var errNoMeta = errors.New("no meta page")
+
+// isReadError returns whether metaAt failed to read, rather than found no valid meta page.
+func isReadError(err error) bool { return err != nil && !errors.Is(err, errNoMeta) }
+
 func (c *boltCheck) metaAt(at int64) (m boltMeta, err error) {
 	b := make([]byte, boltHeader+64)
-	if _, err := c.file.ReadAt(b, at); err != nil {
+	if _, err := c.file.ReadAt(b, at); errors.Is(err, io.EOF) {
+		return m, fmt.Errorf("%w: the file ends at %d", errNoMeta, c.size)
+	} else if err != nil {
 		return m, err
 	}
 	b = b[boltHeader:]
@@ -141,13 +155,13 @@ func (c *boltCheck) metaAt(at int64) (m boltMeta, err error) {
 	_, _ = sum.Write(b[:56])
 	switch {
 	case e.Uint32(b) != boltMagic || e.Uint32(b[4:]) != boltVersion:
-		return m, errors.New("not a bbolt file")
+		return m, fmt.Errorf("%w: not a bbolt file", errNoMeta)
 	case e.Uint64(b[56:]) != sum.Sum64():
-		return m, errors.New("meta page: wrong checksum")
+		return m, fmt.Errorf("%w: wrong checksum", errNoMeta)
 	}
 	m = boltMeta{pageSize: uint64(e.Uint32(b[8:])), root: e.Uint64(b[16:]), pages: e.Uint64(b[40:]), txid: e.Uint64(b[48:])}
 	if m.pageSize < 512 || m.pageSize > 1<<20 {
-		return m, fmt.Errorf("meta page: pages of %d bytes", m.pageSize)
+		return m, fmt.Errorf("%w: pages of %d bytes", errNoMeta, m.pageSize)
 	}
 	return m, nil
 }

@@ -2,10 +2,13 @@ package boltcheck
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
+	"io/fs"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"syscall"
 	"testing"
 
 	"go.etcd.io/bbolt"
@@ -49,6 +52,40 @@ func TestRead(t *testing.T) {
 	err := Read(path, func(bucket, _ []byte) error { got[string(bucket)]++; return nil })
 	if err != nil || got["bucket1"] != 3 || got["bucket1"]+got["bucket2"] != want || len(got) != 2 {
 		t.Errorf("%v, %v; want %d keys", got, err, want)
+	}
+}
+
+// unreadable is a file of which the sector at an offset cannot be read.
+type unreadable struct {
+	*os.File
+	at int64
+}
+
+func (u unreadable) ReadAt(b []byte, at int64) (int, error) {
+	if at <= u.at && u.at < at+int64(len(b)) {
+		return 0, &fs.PathError{Op: "read", Path: u.Name(), Err: syscall.EIO}
+	}
+	return u.File.ReadAt(b, at)
+}
+
+// TestUnreadableMeta checks that a meta page that cannot be read is an I/O error. The other meta page
+// is that of another transaction.
+func TestUnreadableMeta(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "x.db")
+	fill(t, path)
+	f, err := os.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = f.Close() }()
+	info, err := f.Stat()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, at := range []int64{0, int64(os.Getpagesize())} {
+		if m, err := (&boltCheck{file: unreadable{f, at}, size: info.Size()}).newestMeta(); !errors.Is(err, syscall.EIO) {
+			t.Errorf("byte %d cannot be read: transaction %d, %v; want an I/O error", at, m.txid, err)
+		}
 	}
 }
 

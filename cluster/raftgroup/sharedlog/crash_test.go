@@ -296,7 +296,7 @@ func TestDamage(t *testing.T) {
 		case inNumber:
 			outdated++
 		default:
-			t.Errorf("%s: opened with %d entries and values of %d", what, len(got), len(last.has))
+			t.Errorf("%s: opened with %d entries and values of %d; as before the last transaction: %v; lacks %x", what, len(got), len(last.has), maps.Equal(got, last.had), lacking(got, last.has))
 		}
 	}
 	step := 997
@@ -321,6 +321,17 @@ func TestDamage(t *testing.T) {
 	if refused == 0 || opened == 0 {
 		t.Error("nothing is tested")
 	}
+}
+
+// lacking returns the sorted keys of which got does not hold what want holds.
+func lacking(got, want map[uint64]string) (keys []uint64) {
+	for k, v := range want {
+		if got[k] != v {
+			keys = append(keys, k)
+		}
+	}
+	slices.Sort(keys)
+	return keys
 }
 
 func allZero(b []byte) bool { return len(bytes.Trim(b, "\x00")) == 0 }
