@@ -9,9 +9,10 @@
 // When a stream breaks, the process brings the final report of that session to the node to which
 // it attaches next. If the session was to that node, the node books the report. If the session
 // was to another node that lives, the node relays the report to it. Otherwise it inherits the
-// session: it books what the dead node had not acknowledged. Each node journals the
-// reports that it has booked. When a dead node comes back, counts that were booked there and
-// inherited elsewhere are given back once.
+// session: it books what the dead node had not acknowledged. Under hard that is overdrafts only,
+// because all that the dead node had allocated counts as used. Each node journals the reports that
+// it has booked. When a dead node comes back, counts that were booked there and inherited elsewhere
+// are given back once.
 //
 // # Bounds
 //

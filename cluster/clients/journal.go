@@ -323,17 +323,18 @@ func (s *Service) verifyOne(ctx context.Context, d *unverified) error {
 		e := &r.Entries[i]
 		spent := e.Used.Plus(e.Overdrawn)
 		twice := min(quota.Units(u), spent) - (spent - e.Unreported)
-		if u < 0 || twice <= 0 || s.windowOver(e) {
+		fromNode := s.cfg.Aggregator.Allocate(s.node.Now, e.Key, aggregator.AllocationRequest{Look: true})
+		if fromNode.Limit == nil || e.Window != 0 && e.Window < fromNode.Window {
+			continue
+		}
+		if fromNode.Limit.Ceiling == quota.Hard { // only overdrafts were inherited
+			twice -= min(e.Used, e.Unreported)
+		}
+		if u < 0 || twice <= 0 {
 			continue
 		}
 		s.cfg.Aggregator.Settle(s.node.Now, e.Key, aggregator.Settlement{Refunded: twice})
 	}
 	s.node.Wake()
 	return nil
-}
-
-// windowOver reports whether an entry counts for a window that has ended.
-func (s *Service) windowOver(e *quota.ReportEntry) bool {
-	fromNode := s.cfg.Aggregator.Allocate(s.node.Now, e.Key, aggregator.AllocationRequest{Look: true})
-	return e.Window != 0 && e.Window < fromNode.Window
 }

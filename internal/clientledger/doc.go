@@ -63,7 +63,8 @@
 // that is not settled within a minute is forgotten.
 //
 // If the node itself dies, the nodes that its clients attach to next book what it had not
-// acknowledged (Inherit). The tokens that it had allocated count as spent, like all that it held.
+// acknowledged (Inherit). The tokens that it had allocated count as spent, like all that it held. So
+// under hard they book overdrafts only.
 //
 // # Limits of trust
 //

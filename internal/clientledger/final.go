@@ -82,8 +82,10 @@ func (l *Ledger) finish(c *client) {
 }
 
 // Inherit books the last report of a session to a node that is dead, as far as that node had not
-// acknowledged it (ReportEntry.Unreported). The tokens that the dead node had allocated count as
-// spent, as its leaders assume of all that it held. A repeated report changes nothing.
+// acknowledged it (ReportEntry.Unreported). A repeated report changes nothing.
+//
+// Under hard, it books no use of allocated tokens. All that the dead node had allocated counts as
+// spent: with its other tokens and in its journal, or with a forgotten session (end).
 func (l *Ledger) Inherit(now quota.Time, r *quota.Report) {
 	l.now = now
 	at := session{r.From, r.Incarnation, r.Term}
@@ -97,6 +99,9 @@ func (l *Ledger) Inherit(now quota.Time, r *quota.Report) {
 		}
 		fresh := min(e.Unreported, e.Used.Plus(e.Overdrawn))
 		over := min(fresh, e.Overdrawn)
+		if limit := l.look(e.Key).Limit; limit != nil && limit.Ceiling == quota.Hard {
+			fresh = over
+		}
 		l.parent.Settle(l.clock, e.Key, aggregator.Settlement{
 			Holders: l.sharers(l.keys[e.Key]), Silent: l.cfg.Lease, Used: fresh - over, Overdrawn: over, Charged: min(over, e.Charged), Alone: min(over, e.Alone), Late: l.ended(e, fresh),
 		})
