@@ -119,9 +119,6 @@ func slotKey(at sessionID, k quota.Key) quota.Key {
 func (j *reportJournal) note(now quota.Time, limits *quota.Limits, r *quota.Report, g *quota.Grant) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	if j.file == nil {
-		return
-	}
 	rest := r.Entries
 	for i := range g.Entries {
 		for len(rest) > 0 && rest[0].Key != g.Entries[i].Key {
@@ -130,15 +127,27 @@ func (j *reportJournal) note(now quota.Time, limits *quota.Limits, r *quota.Repo
 		if len(rest) == 0 {
 			return
 		}
-		e := &rest[0]
+		j.set(now, limits, r, &rest[0])
 		rest = rest[1:]
-		if l, ok := limits.Find(e.Key.LimitName); ok && l.Endures() {
-			j.set(now, sessionID{r.From, r.Incarnation, r.Term}, e)
-		}
 	}
 }
 
-func (j *reportJournal) set(now quota.Time, at sessionID, e *quota.ReportEntry) {
+// noteFinal journals a final report, or a part of one. The client may not learn that it is settled, and
+// bring it to another node.
+func (j *reportJournal) noteFinal(now quota.Time, limits *quota.Limits, r *quota.Report) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	for i := range r.Entries {
+		j.set(now, limits, r, &r.Entries[i])
+	}
+}
+
+// set journals an entry if its counts endure. mu must be held.
+func (j *reportJournal) set(now quota.Time, limits *quota.Limits, r *quota.Report, e *quota.ReportEntry) {
+	if l, ok := limits.Find(e.Key.LimitName); j.file == nil || !ok || !l.Endures() {
+		return
+	}
+	at := sessionID{r.From, r.Incarnation, r.Term}
 	p := j.sessions[at]
 	if p == nil {
 		p = &sessionSlots{keys: map[quota.Key]keySlot{}}
@@ -165,13 +174,6 @@ func (p keySlot) free() {
 	if p.JournalSlot != nil {
 		p.Free()
 	}
-}
-
-// drop forgets an attachment that has been settled.
-func (j *reportJournal) drop(at sessionID) {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	j.forget(at)
 }
 
 func (j *reportJournal) forget(at sessionID) {

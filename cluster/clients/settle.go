@@ -215,9 +215,10 @@ func (s *Service) final(r *quota.Report) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	defer s.wakeUp()
-	err := s.ledger.Final(s.node.Now(), r)
-	if err == nil && r.Full {
-		s.journal.drop(sessionID{r.From, r.Incarnation, r.Term})
+	now := s.node.Now()
+	err := s.ledger.Final(now, r)
+	if err == nil {
+		s.journal.noteFinal(now, s.node.Limits(), r)
 	}
 	return err
 }
@@ -233,6 +234,12 @@ func (s *Service) inheritNow(parts []attach.Settlement) {
 
 // inherit books what a dead process had not acknowledged, unless another node has
 // done so: the client may have started the settlement there.
+//
+// It asks the connected nodes only. So a second node books it again if the stream to the first broke
+// between the booking and the answer, and the first has died since or is not connected to the
+// second. Each books at most what was not acknowledged: mostly the session's use of one sync
+// interval, and under hard only overdrafts. To wait for nodes that are not connected would
+// delay all settlements with dead processes for as long as any node is away.
 func (s *Service) inherit(ctx context.Context, parts []attach.Settlement) error {
 	r, incarnation := &parts[0].Report, parts[0].Incarnation
 	done, err := s.beginInheriting(r)
