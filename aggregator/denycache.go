@@ -8,51 +8,38 @@ import (
 )
 
 // denyCache lets a key repeat a refusal without a lock: a cost of at least cost cannot pass before until. Each lock
-// of the bucket clears it.
+// of the bucket clears it. Only the lock writes it, so that the processors that repeat a refusal share its cache line.
 type denyCache struct {
-	until   atomic.Int64 // quota.Time; 0 means empty
-	cost    atomic.Int64 // Units: the refused cost
-	refused atomic.Int64 // Units; not yet in bucket.refused
+	until atomic.Int64 // quota.Time; 0 means empty
+	cost  atomic.Int64 // Units: the refused cost
 }
 
-// longestDenial bounds the time for which a refusal is repeated without locking the bucket.
-const longestDenial = 20 * time.Millisecond
+const (
+	// longestDenial bounds the time for which a refusal is repeated without locking the bucket.
+	longestDenial = 20 * time.Millisecond
+	// mostRepeated is the largest cost that is refused without locking the bucket. The sum of such costs cannot
+	// overflow in longestDenial: that takes four million of them.
+	mostRepeated = quota.Units(1) << 41
+)
 
-// denies reports whether the cost cannot pass now, and counts it as refused if so.
-func (s *denyCache) denies(clock Clock, cost quota.Units) bool {
-	until := s.until.Load()
-	if until == 0 || int64(cost) < s.cost.Load() || int64(clock()) >= until {
+// denies reports whether the cost certainly cannot pass now, and counts it as refused if so.
+func (b *bucket) denies(clock Clock, cost quota.Units) bool {
+	until := b.deny.until.Load()
+	if until == 0 || int64(cost) < b.deny.cost.Load() || cost > mostRepeated || int64(clock()) >= until {
 		return false
 	}
-	countAtomic(&s.refused, cost)
+	b.repeated.Add(int64(cost))
 	return true
 }
 
-// countAtomic is [quota.Units.Count] of a counter that is read without a lock.
-func countAtomic(n *atomic.Int64, u quota.Units) {
-	for {
-		was := n.Load()
-		if n.CompareAndSwap(was, int64(quota.Units(was).Count(u))) {
-			return
-		}
+// endDenials empties the cache, and counts what it has refused. Held by b.mu.
+func (b *bucket) endDenials() {
+	if b.deny.until.Load() != 0 {
+		b.deny.until.Store(0)
 	}
-}
-
-// clear empties the cache, and returns the refused cost. Held by bucket.mu.
-func (s *denyCache) clear() quota.Units {
-	if s.until.Load() == 0 {
-		return quota.Units(s.take())
+	if b.repeated.Load() != 0 {
+		b.refused = b.refused.Count(quota.Units(b.repeated.Swap(0)))
 	}
-	s.until.Store(0)
-	return quota.Units(s.take())
-}
-
-// take returns the cost refused since the last call.
-func (s *denyCache) take() int64 {
-	if s.refused.Load() == 0 {
-		return 0
-	}
-	return s.refused.Swap(0)
 }
 
 // cacheDenial caches the refusal of a cost until it could pass if nothing else happened: by the estimate without

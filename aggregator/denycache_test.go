@@ -47,6 +47,9 @@ func TestRefuses(t *testing.T) {
 	if !h.Refuses(clock, 2) || !h.Refuses(clock, 5) || h.Refuses(clock, 1) || h.Refuses(clock, 0) || h.Refuses(clock, -1) {
 		t.Error("what costs as much is refused again, and nothing else")
 	}
+	if h.Refuses(clock, int64(mostRepeated/quota.Token)+1) {
+		t.Error("a cost is repeated whose sum could overflow")
+	}
 	now = now.Add(19 * time.Millisecond)
 	if !h.Refuses(clock, 2) {
 		t.Error("a moment before it could pass it is refused")
@@ -80,7 +83,7 @@ func TestRefusesLets(t *testing.T) {
 		newKeys().LoadOrStore(b, &none)
 		b.hasLevel, b.lease = true, quota.Time(time.Hour)
 		b.cacheDenial(1, &l, 0, quota.Token)
-		if b.deny.denies(func() quota.Time { return 1 }, quota.Token) {
+		if b.denies(func() quota.Time { return 1 }, quota.Token) {
 			t.Errorf("%+v refuses", l)
 		}
 	}

@@ -2,7 +2,7 @@
 // path reads, and the key's name. These are their fields, described in state.go, and bytes on a 64-bit
 // processor, by group (written by TestStateTable):
 //
-//	bucket           96  entryPtr asked rng next entry key own due deny mu
+//	bucket           96  entryPtr deny entry key own rng asked next due repeated mu
 //	refState         40  as cancelled local place
 //	openState        56  phase dead recalled left ref term epoch opened closedAt lastUse openIdx
 //	countState       96  in over unpaid charged overCutOff refused refunded undecided returned unconfirmed tallied

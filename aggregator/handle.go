@@ -30,10 +30,11 @@ func (h *Handle) Take(cost int64) bool {
 
 // Refuses reports whether the cost certainly cannot pass, and counts it as refused if so: it was just refused, the
 // bucket has not been locked since, and could not have gained that much. It uses no lock, map or allocation, and
-// reads the clock only if the key has refused something. False decides nothing.
+// reads the clock only if the key has refused something. The clock may be behind that of the other calls: then a
+// refusal is repeated for that much longer. False decides nothing.
 func (h *Handle) Refuses(clock Clock, cost int64) bool {
 	p := h.at.Load()
-	return p != nil && p.slots == p.of.table.slots.Load() && cost > 0 && cost <= quota.MaxTokens && p.b.deny.denies(clock, quota.FromTokens(cost))
+	return p != nil && p.slots == p.of.table.slots.Load() && cost > 0 && cost <= quota.MaxTokens && p.b.denies(clock, quota.FromTokens(cost))
 }
 
 // Find looks up a key's bucket for a handle, after Take has failed and the key was decided. The limit need not exist.

@@ -10,17 +10,18 @@ import (
 // bucket is the state of one key. Its hot entry (line) is the part that decides while tokens are held.
 type bucket struct {
 	entryPtr atomic.Pointer[hotEntry] // set under mu; see hot
-
-	asked atomic.Bool // in the stack of urgent buckets
-	rng   quota.RangeID
-	next  *bucket // below it in the stack; owned by the goroutine that set asked
+	deny     denyCache                // in the first cache line, of which a flood of refusals writes nothing
 
 	entry *limitEntry
 	key   string
 	own   atomic.Pointer[quota.Limit] // the limit that results from an override, or nil
-	due   quota.Time                  // time of the wheel entry that counts; owned by the member's goroutine
 
-	deny denyCache
+	rng   quota.RangeID
+	asked atomic.Bool // in the stack of urgent buckets
+
+	next     *bucket      // below it in the stack; owned by the goroutine that set asked
+	due      quota.Time   // time of the wheel entry that counts; owned by the member's goroutine
+	repeated atomic.Int64 // Units that deny has refused; not yet in refused
 
 	mu sync.Mutex
 	state
@@ -33,7 +34,7 @@ func (b *bucket) hot() *hotEntry { return b.entryPtr.Load() }
 // lock locks mu and takes over refusals from the deny cache, which it clears.
 func (b *bucket) lock() {
 	b.mu.Lock()
-	b.refused = b.refused.Count(b.deny.clear())
+	b.endDenials()
 }
 
 // unlock publishes the state and unlocks mu. Calls that must not hold mu come after it.
@@ -62,9 +63,8 @@ func (l *hotEntry) lastEstimate() quota.Units { return quota.Units(l.held.Load()
 const prefetchBatch = 16
 
 // prefetch reads the memory with which the work on a key begins, and discards it, so that the processor fetches that of
-// several keys at a time. It reads only fields that need no lock: the beginning of the bucket, where mu is, and the
-// hot entry.
-func (b *bucket) prefetch() int64 { return b.deny.until.Load() + b.entryPtr.Load().offset.Load() }
+// several keys at a time. It reads only fields that need no lock: near mu, and the hot entry.
+func (b *bucket) prefetch() int64 { return b.repeated.Load() + b.entryPtr.Load().offset.Load() }
 
 // limit returns the limit that applies to the key.
 func (b *bucket) limit() *quota.Limit {

@@ -13,8 +13,8 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// benchClient returns a client whose keys hold as many tokens as possible, without the reporting
-// goroutine.
+// benchClient returns a client whose keys hold as many tokens as possible, but for the used-up limit
+// "none", without the reporting goroutine.
 func benchClient(tb testing.TB, keys ...string) *Client {
 	tb.Helper()
 	o := defaultOptions()
@@ -28,7 +28,8 @@ func benchClient(tb testing.TB, keys ...string) *Client {
 	l := bucketLimit("l", "1/h", quota.MaxTokens, quota.Soft)
 	http := bucketLimit("get", "1/h", quota.MaxTokens, quota.Soft)
 	http.Match = &quota.Match{Methods: []string{"GET"}, Path: "/v1/*/items/**"}
-	limits, err := quota.NewLimits(1, []quota.Limit{l, http})
+	none := bucketLimit("none", "1/24h", 1, quota.Soft)
+	limits, err := quota.NewLimits(1, []quota.Limit{l, http, none})
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -41,12 +42,19 @@ func benchClient(tb testing.TB, keys ...string) *Client {
 		agg.TrySimple(c.clock.now, l.LimitName, k, 1)
 	}
 	agg.TrySimple(c.clock.now, http.LimitName, keys[0], 1)
+	for range 2 {
+		agg.Draw(c.clock.now, quota.Key{LimitName: none.LimitName, Key: keys[0]}, 1)
+	}
 	for _, r := range agg.Collect(c.clock.now()) {
 		g := quota.Grant{Term: 1, From: "n", To: "c", At: c.clock.now()}
 		for _, e := range r.Entries {
+			granted := quota.FromTokens(1 << 40)
+			if e.Key.LimitName == none.LimitName {
+				granted = 0
+			}
 			g.Entries = append(g.Entries, quota.GrantEntry{
-				Key: e.Key, Epoch: e.Epoch, Seq: 1, Ack: r.Seq, Tokens: quota.FromTokens(1 << 40),
-				Level: quota.FromTokens(1 << 41), Lease: 24 * time.Hour, Again: time.Hour,
+				Key: e.Key, Epoch: e.Epoch, Seq: 1, Ack: r.Seq, Tokens: granted,
+				Level: 2 * granted, Lease: 24 * time.Hour, Again: time.Hour,
 			})
 		}
 		agg.Apply(c.clock.now(), g)
@@ -73,6 +81,24 @@ func BenchmarkAllow(b *testing.B) {
 	run("Client.AllowHTTP", 5, func(int) bool {
 		res, err := c.AllowHTTP(ctx, HTTPCheck{Namespace: "web", Method: "GET", Path: "/v1/acme/items/17", Key: "k"})
 		return err == nil && res.Allowed
+	})
+}
+
+// BenchmarkRefused compares refusals.
+func BenchmarkRefused(b *testing.B) {
+	c := benchClient(b, "k")
+	handle := c.Bucket("web", "none", "k")
+	limiter := rate.NewLimiter(rate.Every(24*time.Hour), 1)
+	limiter.Allow()
+	ref := passes(b, func(int) bool { return !limiter.Allow() })
+	run := func(name string, target float64, f func(int) bool) {
+		f(0)
+		b.Run(name, func(b *testing.B) { benchtest.Compare(b, target, passes(b, f), ref) })
+	}
+	run("Bucket.Allow", 0.35, func(int) bool { return !handle.Allow() })
+	run("Client.Allow", 5, func(int) bool {
+		res, err := c.Allow(b.Context(), "web", "none", "k", 1)
+		return err == nil && !res.Allowed
 	})
 }
 

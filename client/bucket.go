@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"math/rand/v2"
 
 	"github.com/quorate/quorate/aggregator"
 	"github.com/quorate/quorate/internal/quota"
@@ -14,16 +13,15 @@ import (
 // decision from held tokens is one atomic subtraction, without map, lock, clock or allocation.
 // Create it once and keep it. It is safe for concurrent use.
 type Bucket struct {
-	near    aggregator.Handle
-	granted *counter
-	c       *Client
-	key     quota.Key
-	fault   error
+	near  aggregator.Handle
+	c     *Client
+	key   quota.Key
+	fault error
 }
 
 // Bucket returns a handle of a key. If a name or the key is invalid, all calls of the handle fail.
 func (c *Client) Bucket(namespace, limit, key string) *Bucket {
-	b := &Bucket{c: c, granted: c.stats.granted.of(rand.Uint64())}
+	b := &Bucket{c: c}
 	b.key, b.fault = checked(namespace, limit, key, 1)
 	return b
 }
@@ -40,12 +38,12 @@ func (b *Bucket) Allow() bool { return b.AllowN(1) }
 // concurrency limit admits nothing here: see Acquire.
 func (b *Bucket) AllowN(n int64) bool {
 	if b.near.Take(n) {
-		b.granted.Add(1)
+		b.c.stats.granted.add()
 		return true
 	}
-	if b.near.Refuses(b.c.clock.now, n) {
-		b.granted.Add(1)
-		b.c.stats.refused.Add(1)
+	// After a suspend, a refusal may be repeated once more.
+	if b.near.Refuses(b.c.clock.noticed, n) {
+		b.c.stats.repeated.add()
 		return false
 	}
 	res, err := b.Check(context.Background(), n)
@@ -122,7 +120,7 @@ func (b *Buckets) Allow(key string) bool { return b.AllowN(key, 1) }
 // and fails open, as [Bucket.AllowN] does; an invalid key is admitted.
 func (b *Buckets) AllowN(key string, n int64) bool {
 	if b.near.Take(key, n) {
-		b.c.stats.granted.of(uint64(key[len(key)-1])).Add(1)
+		b.c.stats.granted.add()
 		return true
 	}
 	res, err := b.Check(context.Background(), key, n)

@@ -164,3 +164,6 @@ type clock struct{ *elapsed.Clock }
 func newClock(passed *elapsed.Clock) *clock { return &clock{passed} }
 
 func (c *clock) now() quota.Time { return quota.Time(c.Start().UnixNano() + int64(c.Since())) }
+
+// noticed is now without a suspend that now has not noticed yet.
+func (c *clock) noticed() quota.Time { return quota.Time(c.Start().UnixNano() + int64(c.Noticed())) }

@@ -2,6 +2,7 @@ package client
 
 import (
 	"context"
+	"sync"
 	"testing"
 	"time"
 
@@ -59,5 +60,41 @@ func TestRefusalIsRemembered(t *testing.T) {
 				t.Errorf("the node was asked %d times, want once", got)
 			}
 		})
+	}
+}
+
+// TestRefusalsAreCounted checks that Stats counts each refusal of a handle that goroutines share, and the
+// aggregator each refused token.
+func TestRefusalsAreCounted(t *testing.T) {
+	c := benchClient(t, "k")
+	b := c.Bucket("web", "none", "k")
+	before, agg := c.Stats().Refused, c.member.agg.Load()
+	tallied := func() (sum quota.Units) {
+		agg.TallyAll(func(n quota.LimitName, _, refused quota.Units) {
+			if n == b.key.LimitName {
+				sum += refused
+			}
+		})
+		return sum
+	}
+	tallied()
+	const goroutines, each = 8, 20_000
+	var wg sync.WaitGroup
+	for range goroutines {
+		wg.Go(func() {
+			for range each {
+				if b.Allow() {
+					t.Error("admitted")
+					return
+				}
+			}
+		})
+	}
+	wg.Wait()
+	if got := c.Stats().Refused - before; got != goroutines*each {
+		t.Errorf("%d refusals counted, want %d", got, goroutines*each)
+	}
+	if got := tallied(); got != quota.FromTokens(goroutines*each) {
+		t.Errorf("%v tokens tallied as refused, want %d", got, goroutines*each)
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"time"
+	"unsafe"
 
 	"google.golang.org/grpc/status"
 
@@ -14,7 +15,8 @@ import (
 
 // stats are the counters of a client.
 type stats struct {
-	granted  tally // admitted in process by the fast paths
+	granted  tally // admitted from held tokens, by a handle
+	repeated tally // refused again without a lock, by a handle
 	modes    [modeCount]atomic.Uint64
 	refused  atomic.Uint64
 	errors   atomic.Uint64
@@ -149,7 +151,7 @@ type Stats struct {
 func (c *Client) Stats() Stats {
 	s := &c.stats
 	out := Stats{
-		Decisions: make(map[DecisionMode]uint64, modeCount), Refused: s.refused.Load(), Errors: s.errors.Load(),
+		Decisions: make(map[DecisionMode]uint64, modeCount), Refused: s.refused.Load() + s.repeated.sum(), Errors: s.errors.Load(),
 		Calls: s.calls.Load(), Timeouts: s.timeouts.Load(), Broken: s.broken.Load(),
 		Attempts: s.attempts.Load(), Lost: s.lost.Load(), Reattached: s.reattached.Load(),
 		Reports: s.reports.Load(), Unsent: s.unsent.Load(), Grants: s.grants.Load(), Bad: s.bad.Load(),
@@ -162,7 +164,7 @@ func (c *Client) Stats() Stats {
 	for i, mode := range modeWords {
 		out.Decisions[mode] = s.modes[i].Load()
 	}
-	out.Decisions[ModeGranted] += s.granted.sum()
+	out.Decisions[ModeGranted] += s.granted.sum() + s.repeated.sum()
 	out.CircuitOpen, out.CircuitOpened = c.breaker.state()
 	if m := c.member; m != nil {
 		if at := m.attached.Load(); at != nil {
@@ -178,19 +180,24 @@ func (c *Client) Stats() Stats {
 	return out
 }
 
-// tally is a counter for the hottest paths, spread over cache lines so that different keys seldom
-// share one.
-type tally [tallies]counter
-
-const tallies = 64 // a power of two
-
-type counter struct {
+// tally is a counter for the hottest paths, spread over cache lines so that goroutines seldom share
+// one.
+type tally [tallies]struct {
 	atomic.Uint64
 	_ [56]byte // a cache line each
 }
 
-// of returns the counter of a user, by a uniformly distributed number.
-func (t *tally) of(user uint64) *counter { return &t[user%tallies] }
+const (
+	tallyBits = 6
+	tallies   = 1 << tallyBits
+)
+
+// add adds one. The cell is chosen by the address of the goroutine's stack, which has at least 2 KiB.
+func (t *tally) add() {
+	var here byte
+	stack := uint64(uintptr(unsafe.Pointer(&here))) >> 11
+	t[stack*0x9e3779b97f4a7c15>>(64-tallyBits)].Add(1) // Fibonacci hashing: Knuth, TAOCP 6.4
+}
 
 // sum returns the total.
 func (t *tally) sum() uint64 {

@@ -28,7 +28,7 @@ func (b *Bucket) WaitN(ctx context.Context, n int64) error {
 		return b.fault
 	}
 	if !b.c.queues.any(b.key) && b.near.Take(n) {
-		b.granted.Add(1)
+		b.c.stats.granted.add()
 		return nil
 	}
 	turn, err := b.c.enter(ctx, b.key)

@@ -43,6 +43,25 @@ func TestSuspendCounts(t *testing.T) {
 	}
 }
 
+// TestNoticed checks that Noticed lacks a suspend until Since has measured it, and nothing else.
+func TestNoticed(t *testing.T) {
+	m := &machine{wall: 1000 * time.Hour, boot: 7 * time.Hour}
+	c := Of(time.Now(), func() (int64, time.Duration) { return int64(m.wall), m.mono }, func() (time.Duration, bool) { return m.boot, true })
+	want := func(want time.Duration) {
+		t.Helper()
+		if got := c.Noticed(); got != want {
+			t.Errorf("%v since the start, want %v", got, want)
+		}
+	}
+	m.run(time.Second)
+	m.set(time.Hour)
+	want(time.Second)
+	m.suspend(5 * time.Second)
+	want(time.Second)
+	c.Since()
+	want(6 * time.Second)
+}
+
 // TestNeverBack checks that the clock never runs backwards on this machine.
 func TestNeverBack(t *testing.T) {
 	c := New()
