@@ -2,6 +2,7 @@ package api
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"unicode/utf8"
 
@@ -172,26 +173,37 @@ func (s *LimitService) dryRun(ctx context.Context, limits []quota.Limit, req *qu
 		return err
 	}
 	if e := req.ExpectedVersion; e != nil && *e != version {
-		return apierr.From(&quota.ConflictError{Expected: expected(e), Current: version, By: s.madeBy(ctx, version)})
+		return s.conflict(ctx, e, version)
 	}
 	out.Version, out.Changes = version, diffLimits(now, limits)
 	out.Changed = len(out.Changes) > 0
 	return nil
 }
 
-// madeBy returns the author of a version, or "" if unknown.
-func (s *LimitService) madeBy(ctx context.Context, version uint64) string {
-	last, err := s.node.LimitVersions(ctx, version+1, 1)
-	if err != nil || len(last) == 0 {
-		return ""
+// conflict is the error of a call that expected another version than the current one.
+func (s *LimitService) conflict(ctx context.Context, expects *uint64, version uint64) error {
+	by := ""
+	if last, err := s.node.LimitVersions(ctx, version+1, 1); err == nil && len(last) > 0 {
+		by = last[0].By
 	}
-	return last[0].By
+	return s.changeError(ctx, &quota.ConflictError{Expected: expected(expects), Current: version, By: by})
+}
+
+// changeError converts the error of a change. A conflict names the author only to callers that
+// ListVersions names it to.
+func (s *LimitService) changeError(ctx context.Context, err error) error {
+	if conflict, ok := errors.AsType[*quota.ConflictError](err); ok && !s.Everywhere(ctx, rbac.LimitsRead) {
+		if changes, _ := s.changesIn(ctx, conflict.Current); len(changes) == 0 {
+			err = &quota.ConflictError{Expected: conflict.Expected, Current: conflict.Current}
+		}
+	}
+	return apierr.From(err)
 }
 
 func (s *LimitService) change(ctx context.Context, c quota.Change) (version uint64, changed bool, err error) {
 	v, changed, err := s.node.ChangeLimits(ctx, c)
 	if err != nil {
-		return 0, false, apierr.From(err)
+		return 0, false, s.changeError(ctx, err)
 	}
 	return v.Number, changed, nil
 }

@@ -110,7 +110,7 @@ func (s *LimitService) DeleteLimits(ctx context.Context, req *quoratev1.DeleteLi
 			return nil, err
 		}
 		if e := req.ExpectedVersion; e != nil && *e != version { // left would undo what the expected version has changed
-			return nil, apierr.From(&quota.ConflictError{Expected: expected(e), Current: version, By: s.madeBy(ctx, version)})
+			return nil, s.conflict(ctx, e, version)
 		}
 		v, _, err := s.node.ChangeLimits(ctx, quota.Change{Limits: left, Expect: expected(&version), By: by, Comment: req.Comment})
 		var conflict *quota.ConflictError
@@ -121,7 +121,7 @@ func (s *LimitService) DeleteLimits(ctx context.Context, req *quoratev1.DeleteLi
 			continue
 		}
 		if err != nil {
-			return nil, apierr.From(err)
+			return nil, s.changeError(ctx, err)
 		}
 		return &quoratev1.DeleteLimitsResponse{Version: v.Number}, nil
 	}

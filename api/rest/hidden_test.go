@@ -90,6 +90,42 @@ func TestVersionsPerNamespace(t *testing.T) {
 	}
 }
 
+// TestConflictsPerNamespace checks that the error for a version that the caller did not expect names its author only if the
+// version has changes that the caller may read.
+func TestConflictsPerNamespace(t *testing.T) {
+	s := newSecured(t, map[string]rbac.Binding{"web": {Role: "limit-writer", Scope: rbac.Namespace("web")}, "all": {Role: "limit-writer", Scope: rbac.Everywhere}})
+	c := quoratev1.NewLimitServiceClient(s.dial(t))
+	s.Active = &quota.Limits{}
+	apply := func(who, file string) error {
+		version := s.Active.Version
+		_, err := c.ApplyLimits(s.as(t.Context(), who), &quoratev1.ApplyLimitsRequest{Yaml: file, ExpectedVersion: &version})
+		return err
+	}
+	for _, step := range []struct {
+		file  string
+		named bool
+	}{{"web/a 1/s 1", true}, {"api/x 1/s 1\nweb/a 1/s 1", false}} {
+		if err := apply("all", step.file); err != nil {
+			t.Fatal(err)
+		}
+		none := uint64(0)
+		_, err := c.DeleteLimits(s.as(t.Context(), "web"), &quoratev1.DeleteLimitsRequest{
+			Limits: []*quoratev1.LimitRef{{Namespace: "web", Limit: "a"}}, ExpectedVersion: &none,
+		})
+		if status.Code(err) != codes.Aborted || strings.Contains(err.Error(), "(by token:all)") != step.named {
+			t.Errorf("%q: %v; want a conflict that names its author: %v", step.file, err, step.named)
+		}
+	}
+	s.Rivals = 1 // a version without a change to web
+	if err := apply("web", "web/a 2/s 2"); status.Code(err) != codes.Aborted || strings.Contains(err.Error(), "rival") {
+		t.Errorf("a concurrent change: %v; want a conflict that names nobody", err)
+	}
+	s.Rivals = 1
+	if err := apply("all", "web/a 2/s 2"); status.Code(err) != codes.Aborted || !strings.Contains(err.Error(), "(by rival)") {
+		t.Errorf("a concurrent change: %v; want a conflict that names rival", err)
+	}
+}
+
 // TestGlobalKeys checks that a permission in one namespace does not allow a caller to read or reset
 // a key of the global default, which counts all namespaces together.
 func TestGlobalKeys(t *testing.T) {
