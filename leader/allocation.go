@@ -150,18 +150,38 @@ func (al *allocation) takeAnswered(u quota.Units) (back quota.Units) {
 	return back
 }
 
-// awaitsUse reports whether decide requests used what the member has not reported yet.
-func (al *allocation) awaitsUse() bool {
-	return al.logged != nil && al.logged.answered+al.logged.ended > 0
-}
-
-// dropAnswered forgets what decide requests used, and returns the part that returns to the pool.
-func (al *allocation) dropAnswered() quota.Units {
+// unreported is what decide requests used, in any window, and the member has not reported yet.
+func (al *allocation) unreported() quota.Units {
 	if al.logged == nil {
 		return 0
 	}
+	return al.logged.answered.Plus(al.logged.ended)
+}
+
+// unanswer forgets u of what decide requests used and the member has not reported: of the present window, or of
+// earlier ones, as far as it can. It returns the part of the present window that has not overflowed.
+func (al *allocation) unanswer(u quota.Units, present bool) quota.Units {
+	if u == 0 {
+		return 0
+	}
+	ended := min(u, al.logged.ended)
+	if present {
+		ended = u - min(u, al.logged.answered)
+	}
+	al.logged.ended -= ended
+	return al.takeAnswered(u - ended)
+}
+
+// dropAnswered takes back what decide requests used and the member has not reported. An answer may still be on its
+// way to the member: if it uses it, it reports that in its next epoch, and it counts then.
+func (b *bucket) dropAnswered(al *allocation) {
+	u := al.unreported()
+	if u == 0 {
+		return
+	}
+	b.attempted, b.admitted = max(0, b.attempted.Plus(-u)), max(0, b.admitted.Plus(-u))
 	al.logged.ended = 0
-	return al.takeAnswered(al.logged.answered)
+	b.pool.Add(al.takeAnswered(u))
 }
 
 // known returns how much of the use in a report this leader has counted when it admitted it, in windows that have

@@ -219,3 +219,48 @@ func TestFinalReportCrossesAnswer(t *testing.T) {
 		}
 	}
 }
+
+// TestAnswerAfterClose: the answers to final reports are lost, so a member repeats one that an admitted request still
+// crosses, and the key closes. If the member uses the answer then, or cancels it, it counts once, or not at all.
+func TestAnswerAfterClose(t *testing.T) {
+	for _, late := range []bool{false, true} {
+		for _, used := range []int64{3, 0} {
+			l := answersLedger(t, quota.Limit{Kind: quota.FixedWindow, Rate: quota.Rate{Tokens: 10, Per: time.Minute}, Burst: 10})
+			now := start - start%quota.Time(time.Minute) + quota.Time(2*time.Minute)
+			seq := quota.Seq(0)
+			rep := func(e quota.ReportEntry) quota.GrantEntry {
+				seq++
+				e.Key = theKey("k")
+				g, err := l.Report(now, quota.Report{Term: 1, From: "b", Incarnation: 1, Seq: seq, Entries: []quota.ReportEntry{e}})
+				if err != nil {
+					t.Fatal(err)
+				}
+				l.Checkpoint(now, 10)
+				l.Saved(now, l.Written())
+				return g.Entries[0]
+			}
+			win := now
+			rep(quota.ReportEntry{Epoch: 1, Window: win})
+			askOnce(t, l, now, 1, 1, 3)
+			if late {
+				now = now.Add(time.Minute)
+			}
+			rep(quota.ReportEntry{Epoch: 1, Window: win, Final: true})
+			if !rep(quota.ReportEntry{Epoch: 1, Window: win, Final: true}).Closed {
+				t.Fatal("the key is not closed")
+			}
+			next := quota.ReportEntry{Epoch: 2, Window: win, Used: quota.FromTokens(used), Unreported: quota.FromTokens(used)}
+			if used == 0 {
+				next.Cancelled = []quota.Seq{1}
+			}
+			rep(next)
+			want := int64(10)
+			if !late {
+				want -= used
+			}
+			if r, _ := l.Key(now, theKey("k")); r.Admitted != used || r.Attempted != used || r.Remaining != want {
+				t.Errorf("late %v: %d admitted of %d, %d remain; want %d of %d, and %d", late, r.Admitted, r.Attempted, r.Remaining, used, used, want)
+			}
+		}
+	}
+}

@@ -420,8 +420,8 @@ func (b *bucket) book(al *allocation, d delta) {
 // repeated the report after answers that it does not contain, because it may have crossed them.
 func (b *bucket) close(now quota.Time, al *allocation, e *quota.ReportEntry, ack quota.Seq, g *quota.GrantEntry) {
 	b.dirty = b.dirty || b.promises() && (al.log().promised.high > al.log().promised.total || !al.closed)
-	if al.closed { // repeated: it has reported the answers that it used
-		b.pool.Add(al.dropAnswered())
+	if al.closed { // repeated: it has reported the answers that it used, except those still on their way
+		b.dropAnswered(al)
 	}
 	back := min(al.out, al.returnable)
 	al.void()
@@ -431,7 +431,7 @@ func (b *bucket) close(now quota.Time, al *allocation, e *quota.ReportEntry, ack
 	al.unplan()
 	b.advance(now)
 	*g = quota.GrantEntry{Key: b.key, Epoch: e.Epoch, Ack: ack, Level: b.levelFor(al, b.level()), Others: b.others(al), Closed: true, Saved: min(al.saved, quota.Most)}
-	if b.endures() && (al.saved < e.Used.Plus(e.Overdrawn) || al.mayUseMore() || al.awaitsUse()) {
+	if b.endures() && (al.saved < e.Used.Plus(e.Overdrawn) || al.mayUseMore() || al.unreported() > 0) {
 		al.grants++
 		g.Closed, g.Seq, g.Again = false, al.grants, unsavedAgain
 	}

@@ -133,27 +133,23 @@ func (l *Ledger) cancel(now quota.Time, b *bucket, r *quota.Report, ids []quota.
 // except for a window that has ended, and for a booking before the key was reset or its limit
 // changed: there nothing returns, because the level would be unknown.
 func (b *bucket) unbook(now quota.Time, booked *booking, al *allocation) {
-	b.attempted = max(0, b.attempted.Plus(-booked.tried))
-	b.admitted = max(0, b.admitted.Plus(-booked.admitted))
-	b.dirty = true
-	b.wakeBy(now.Add(linger))
 	start, _ := b.pool.Bounds()
-	if start != booked.window && booked.report && al != nil && al.logged != nil {
-		if al.logged.ended -= min(al.logged.ended, booked.taken); b.tier.Kind == quota.SlidingWindow {
-			al.takeAnswered(booked.taken) // it returns to the level as if it had been used
-		}
-	}
-	if start != booked.window || booked.at <= b.fresh {
-		return
-	}
-	back := booked.taken
+	tried, admitted, back := booked.tried, booked.admitted, booked.taken
 	switch {
 	case booked.report && al == nil:
 		back = 0
-	case booked.report:
-		back = min(al.takeAnswered(back), b.rooms.since(booked.at, b.room()))
-		b.rooms.fill(booked.at, back)
-	case back > 0:
+	case booked.report: // what was dropped when the key closed does not count any more
+		u := min(back, al.unreported())
+		tried, admitted, back = u, u, al.unanswer(u, start == booked.window)
+	}
+	b.attempted = max(0, b.attempted.Plus(-tried))
+	b.admitted = max(0, b.admitted.Plus(-admitted))
+	b.dirty = true
+	b.wakeBy(now.Add(linger))
+	if start != booked.window || booked.at <= b.fresh {
+		return
+	}
+	if back > 0 {
 		back = min(back, b.rooms.since(booked.at, b.room()))
 		b.rooms.fill(booked.at, back)
 	}
