@@ -26,7 +26,7 @@ type openState struct {
 	inc              quota.Incarnation
 	epoch            quota.Seq
 	closed           bool
-	resetSinceReport bool // the key was reset since the last report: the next one reports use before the reset
+	resetSinceReport bool // the key was reset since the last report: the next one reports use and refunds before the reset
 	restored         bool // not settled in this term
 	carriedOver      bool // restored, with tokens out in a later window than the log's: see bucket.roll
 	settlesEarlier   bool // grants of an earlier leader are settled, not inherited

@@ -400,9 +400,10 @@ func (b *bucket) refill(d time.Duration) quota.Units {
 // book charges the use in a report and returns unused tokens to the pool.
 func (b *bucket) book(al *allocation, d delta) {
 	b.takeBack(al, max(0, d.used+d.over-d.refunded))
-	if al.resetSinceReport {
-		d.late, al.resetSinceReport = d.used+d.over, false
+	if al.resetSinceReport && b.limit.Ceiling == quota.Soft {
+		d.late = d.used + d.over
 	}
+	al.resetSinceReport = false
 	if b.tier.Kind != quota.Concurrency {
 		b.pool.Add(d.back.Plus(-d.over).Plus(d.late).Plus(d.refunded))
 	}

@@ -260,7 +260,7 @@ func (l *Ledger) entry(now quota.Time, r *quota.Report, e *quota.ReportEntry, g 
 	others := stands - al.standing()
 	was := l.liveBefore(now, b)
 	d := al.settle(now, l.started, e, b.limit, b.past(e), b.before(e))
-	if b.windowOver(e) {
+	if b.windowOver(e) || al.resetSinceReport {
 		d.refunded = 0
 	}
 	d.refunded = l.fitRefund(now, b, gap, recorded, d.refunded)
@@ -572,7 +572,9 @@ func (l *Ledger) relimit(now quota.Time, b *bucket, limits *quota.Limits) {
 
 // Reset returns a key to its initial state: full, without debt. Members keep the tokens that they
 // hold. Under soft, the use in their next reports counts as use before the reset; under hard it
-// counts, because it may be of tokens that were held at the reset.
+// counts, because it may be of tokens that were held at the reset. The refunds in these reports
+// raise no level. A leader that follows before these reports does not know of the reset: it counts
+// what they report, mostly the use and the refunds of one sync interval of each member.
 func (l *Ledger) Reset(now quota.Time, k quota.Key) {
 	delete(l.saved, k)
 	b := l.open(now, k)
@@ -583,7 +585,7 @@ func (l *Ledger) Reset(now quota.Time, k quota.Key) {
 	b.pool.Add(b.limit.BurstUnits() - b.level())
 	b.fresh = now
 	for i := range b.allocations {
-		b.allocations[i].resetSinceReport = b.limit.Ceiling == quota.Soft
+		b.allocations[i].resetSinceReport = true
 	}
 	b.env = newEnvelope(b.unused(), now)
 	b.dirty = true
