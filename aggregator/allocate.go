@@ -181,6 +181,7 @@ func (a *Aggregator) describe(now quota.Time, b *bucket, fromNode *Allocation, e
 // their use is reported as overdraft.
 func (b *bucket) allocateAlone(now quota.Time, l *quota.Limit, want, est quota.Units, nodes int) quota.Units {
 	policy, rate := l.CutOff.At(now.Sub(b.lease), l.Ceiling)
+	want = min(want, max(0, quota.Most-b.in)) // as addHeld
 	got := quota.Units(0)
 	switch policy {
 	case quota.CutOffOpen:

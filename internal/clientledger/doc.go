@@ -69,10 +69,10 @@
 // # Limits of trust
 //
 // A client cannot have used more than it was allocated in an epoch; use that it reports beyond that
-// is not booked. Overdrafts, and use after the lease, are booked only up to a bound: the limit's
-// OwedUnits and the refill while the client was silent, once for each client of the key plus five
-// times. So a client that lies can deny others one bucket, for as long as some bursts take to
-// refill. A session that never existed is not settled.
+// is not booked. It wants at most a burst. Overdrafts, and use after the lease, are booked only up
+// to a bound: the limit's OwedUnits and the refill while the client was silent, once for each client
+// of the key plus five times. So a client that lies can deny others one bucket, for as long as some
+// bursts take to refill. A session that never existed is not settled.
 //
 // # Cut off
 //

@@ -3,6 +3,7 @@ package clientledger
 import (
 	"errors"
 	"testing"
+	"time"
 
 	"github.com/quorate/quorate/internal/quota"
 )
@@ -119,5 +120,41 @@ func TestForgottenAfterFirstPart(t *testing.T) {
 	f.pump()
 	if got := f.ledger.Booked(f.limit.LimitName).Tokens(); got != 6 {
 		t.Errorf("%d tokens are booked of 6", got)
+	}
+}
+
+// TestForgedWants: clients that want absurd amounts, or count absurd refusals within a millisecond, overflow no sum of a
+// node, even while it is cut off and admits everything.
+func TestForgedWants(t *testing.T) {
+	l := bucketLimit(quota.Soft, 10, 100)
+	l.CutOff.Policy = quota.CutOffOpen
+	k := quota.Key{LimitName: l.LimitName, Key: "k"}
+	for _, refused := range []quota.Units{0, quota.Most / 200} {
+		w := newWorld(t, l, 40)
+		seq := quota.Seq(0)
+		report := func(p *proc, e quota.ReportEntry) {
+			seq++
+			e.Key, e.Epoch, e.Applied = k, 1, seq
+			if _, err := w.b.Report(w.now, &quota.Report{From: p.id, Incarnation: 1, Term: 1, Seq: seq, Entries: []quota.ReportEntry{e}}); err != nil {
+				t.Fatal(err)
+			}
+			w.prove()
+		}
+		report(w.procs[0], quota.ReportEntry{Want: quota.Token})
+		w.now = w.now.Add(4 * time.Second) // no leader answers
+		for range 2 {                      // all that is left is allocated, so that nothing is promised
+			report(w.procs[0], quota.ReportEntry{Want: quota.Most})
+		}
+		for _, p := range w.procs[1:] {
+			report(p, quota.ReportEntry{})
+		}
+		w.now = w.now.Add(time.Millisecond)
+		for i, p := range w.procs[1:] {
+			report(p, quota.ReportEntry{Want: quota.Most, Refused: refused})
+			b := w.b.keys[k]
+			if b.wait < 0 || b.spoken < 0 || b.allocated < l.BurstUnits() || b.allocated > quota.Most {
+				t.Fatalf("%d refused, %d clients: %d allocated, %d waited for, %d about to be overdrawn", refused, i+1, b.allocated, b.wait, b.spoken)
+			}
+		}
 	}
 }

@@ -70,7 +70,9 @@ func (l *Ledger) entry(c *client, e *quota.ReportEntry, seq quota.Seq) (quota.Gr
 		return g, true
 	}
 	al.closed = false
-	g, ok := l.grant(al, e, &fromNode, d.attempted > 0)
+	wants := *e
+	wants.Want = min(e.Want, fromNode.Limit.BurstUnits()) // clients want no more; sums of it stay far from overflow
+	g, ok := l.grant(al, &wants, &fromNode, d.attempted > 0)
 	g.Ack = seq
 	return g, ok
 }
