@@ -76,7 +76,7 @@ func (a *Aggregator) Allocate(clock Clock, k quota.Key, w AllocationRequest) All
 func (a *Aggregator) allocator(k quota.Key) *bucket {
 	s := a.table.find(k.LimitName)
 	if s == nil && k.IsInline() {
-		s = a.table.inline.slot(k.LimitName)
+		s = a.table.inline.slot(k.LimitName, nobody)
 	}
 	if s == nil || s.gone.Load() {
 		return nil

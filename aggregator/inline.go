@@ -9,21 +9,36 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// maxInline bounds the limits that arrive with requests (quota.Inline) and are in use on this node. A further one is
-// an unknown limit.
+// maxInline bounds the inline limits (quota.Inline) that are in use on this node. A further one is an unknown limit.
 const maxInline = 10_000
 
-// inline holds the limit entries of limits that arrive with requests. An entry is made when its name is first looked
-// up, and dropped when it had neither keys nor callers between two sweeps.
+// inline holds the limit entries of inline limits. An entry is made when its name is first looked up, and dropped when
+// it had neither keys nor callers between two sweeps.
+//
+// An entry that a caller brought along (Aggregator.Bring) counts for its owner, as long as any caller uses it.
+// Other entries, such as those of the rules in a node's own files, count for nobody: only the total bounds them.
 type inline struct {
 	slots *xsync.Map[quota.LimitName, *limitEntry]
-	room  *fairshare.Pool // a place for each entry, shared among namespaces
+	room  *fairshare.Pool // a place for each entry, shared among owners
 	fair  atomic.Int64    // their common share of the table, in keys
 	keys  atomic.Int64    // their keys
 }
 
+// nobody is the owner of entries that no caller brought along.
+const nobody = ""
+
 func newInline() inline {
 	return inline{slots: xsync.NewMap[quota.LimitName, *limitEntry](), room: fairshare.NewPerFree(maxInline)}
+}
+
+// Bring makes room for the inline limit of a request, out of the share of its owner. Where it returns false, without
+// room, the request must not be decided. The owner is the caller of this node, or "" if that is not known: then the
+// limit's namespace shares instead. Any goroutine may call it.
+func (a *Aggregator) Bring(n quota.LimitName, owner string) bool {
+	if owner == nobody {
+		owner = n.Namespace
+	}
+	return a.table.inline.slot(n, owner) != nil
 }
 
 func (t *inline) find(n quota.LimitName) *limitEntry {
@@ -36,7 +51,7 @@ func (t *inline) find(n quota.LimitName) *limitEntry {
 
 // slot returns the limit entry of a name, and makes it if there is room; nil without room, or if the name encodes no
 // limit.
-func (t *inline) slot(n quota.LimitName) *limitEntry {
+func (t *inline) slot(n quota.LimitName, owner string) *limitEntry {
 	if s, ok := t.slots.Load(n); ok {
 		s.used.Store(true)
 		return s
@@ -45,16 +60,16 @@ func (t *inline) slot(n quota.LimitName) *limitEntry {
 	if err != nil {
 		return nil
 	}
-	if t.room.Take(n.Namespace, 1) != fairshare.NotFull {
+	if t.room.Take(owner, 1) != fairshare.NotFull {
 		return nil
 	}
 	s := newLimitEntry(n)
-	s.all = &t.keys
+	s.all, s.owner = &t.keys, owner
 	s.fair.Store(t.fair.Load())
 	s.rule.Store(&rule{limit: l, charges: []charge{{slot: s}}, simple: plain(l)})
 	s.used.Store(true)
 	if there, loaded := t.slots.LoadOrStore(n, s); loaded {
-		t.room.Give(n.Namespace, 1)
+		t.room.Give(owner, 1)
 		return there
 	}
 	return s
@@ -66,7 +81,7 @@ func (t *inline) sweep() {
 		if !s.used.Swap(false) && s.size.Load() == 0 {
 			s.gone.Store(true)
 			t.slots.Delete(n)
-			t.room.Give(n.Namespace, 1)
+			t.room.Give(s.owner, 1)
 		}
 		return true
 	})
@@ -77,5 +92,5 @@ func (t *inline) again(s *limitEntry) *limitEntry {
 	if !s.name.IsInline() {
 		return nil
 	}
-	return t.slot(s.name)
+	return t.slot(s.name, s.owner)
 }

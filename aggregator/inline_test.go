@@ -1,6 +1,7 @@
 package aggregator
 
 import (
+	"strconv"
 	"testing"
 	"time"
 
@@ -35,21 +36,101 @@ func TestInline(t *testing.T) {
 	if d := a.checkNow(clock, quota.LimitName{Namespace: "guests", Limit: "@inline.nonsense"}, "k", 1); d.Why != quota.WhyNoLimit {
 		t.Errorf("nonsense: %+v", d)
 	}
-	before := 0
-	for _, namespace := range []string{"guests", "redis", "more"} { // each gets seven eighths of what it finds
-		free := maxInline - before
-		for i := range int64(maxInline + 10) {
-			a.table.inline.slot(named(namespace, i+1))
+	a.Sweep(now)
+	a.Sweep(now)
+	if n := a.table.inline.slots.Size(); n != 1 { // it has a key
+		t.Errorf("%d inline limits are left when nobody asks; want 1", n)
+	}
+}
+
+// TestInlineShares: callers share the room for the limits that they bring along: each gets seven eighths of what it
+// finds, in whatever namespaces. Where callers are not known, namespaces share it. Limits that no caller brought find all
+// of the room that is left. Everything is given back.
+func TestInlineShares(t *testing.T) {
+	now := quota.Time(time.Hour)
+	one := func(name string) func(int) string { return func(int) string { return name } }
+	for what, c := range map[string]struct {
+		namespace, owner func(i int) string
+		shared           bool // the second is the first
+	}{
+		"callers in one namespace": {one("guests"), strconv.Itoa, false},
+		"one caller in namespaces": {strconv.Itoa, one("ann"), true},
+		"callers in namespaces":    {strconv.Itoa, strconv.Itoa, false},
+		"unknown in namespaces":    {strconv.Itoa, one(""), false},
+		"unknown in one namespace": {one("guests"), one(""), true},
+	} {
+		t.Run(what, func(t *testing.T) {
+			a := New(Config{Self: "n1", Incarnation: 1, Ranges: 1}, now)
+			in := &a.table.inline
+			burst := int64(0)
+			named := func(namespace string) quota.LimitName {
+				burst++
+				n, err := quota.Inline{Rate: quota.Rate{Tokens: 1, Per: time.Minute}, Burst: burst}.Name(namespace)
+				if err != nil {
+					t.Fatal(err)
+				}
+				return n
+			}
+			free := maxInline
+			for i := range 2 {
+				got, want := 0, (free*7+7)/8
+				if i == 1 && c.shared {
+					want = 0
+				}
+				for range maxInline + 10 {
+					if a.Bring(named(c.namespace(i)), c.owner(i)) {
+						got++
+					}
+				}
+				if got != want {
+					t.Errorf("number %d gets %d of %d; want %d", i, got, free, want)
+				}
+				free -= got
+			}
+			for i := range free {
+				if d := a.checkNow(func() quota.Time { return now }, named("files"), "k", 1); d.Limit == nil {
+					t.Fatalf("limits that no caller brought have %d of %d places", i, free)
+				}
+			}
+			if name := named("more"); a.Bring(name, "bob") || a.checkNow(func() quota.Time { return now }, name, "k", 1).Limit != nil {
+				t.Error("there is room beyond the bound")
+			}
+			for range 2 {
+				a.Sweep(now)
+			}
+			if n, left := in.room.Held(), in.slots.Size(); n != int64(free) || left != free {
+				t.Errorf("%d places are held, %d limits are left; want %d, those with keys", n, left, free)
+			}
+		})
+	}
+}
+
+// TestInlineOwnerKeepsPlace: a caller that asks again for a limit takes no second place, and neither does another that
+// sends the same numbers: the limit is the first one's.
+func TestInlineOwnerKeepsPlace(t *testing.T) {
+	now := quota.Time(time.Hour)
+	a := New(Config{Self: "n1", Incarnation: 1, Ranges: 1}, now)
+	n, err := quota.Inline{Rate: quota.Rate{Tokens: 1, Per: time.Minute}, Burst: 1}.Name("guests")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 100 {
+		if !a.Bring(n, "ann") || !a.Bring(n, "bob") {
+			t.Fatal("there is no room")
 		}
-		n := a.table.inline.slots.Size()
-		if got := n - before; got < free/8*7 || got > free/8*7+8 {
-			t.Errorf("%s has %d inline limits of %d that were free; want seven eighths", namespace, got, free)
+		if held := a.table.inline.room.Held(); held != 1 {
+			t.Fatalf("%d places for one limit", held)
 		}
-		before = n
+		if s := a.table.inline.find(n); s.owner != "ann" {
+			t.Fatalf("the owner is %q", s.owner)
+		}
+		a.Sweep(now)
 	}
 	a.Sweep(now)
-	a.Sweep(now)
-	if n := a.table.inline.room.Held(); n != 1 { // it has a key
-		t.Errorf("%d inline limits are left when nobody asks; want 1", n)
+	if held := a.table.inline.room.Held(); held != 0 {
+		t.Errorf("%d places are held when nobody asks", held)
+	}
+	if a.Bring(quota.LimitName{Namespace: "guests", Limit: "@inline.nonsense"}, "ann") || a.table.inline.room.Held() != 0 {
+		t.Error("a name that is no limit has a place")
 	}
 }

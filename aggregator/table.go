@@ -20,6 +20,8 @@ type limitEntry struct {
 	all  *atomic.Int64 // the keys that count against fair: its own, or those of all inline limits
 	keys *keys
 	sum  *tally
+
+	owner string // inline: whose place it has
 }
 
 func newLimitEntry(n quota.LimitName) *limitEntry {
@@ -84,7 +86,7 @@ func (t *table) resolve(n quota.LimitName, key string) (*limitEntry, string) {
 		return s, key
 	}
 	if n.IsInline() {
-		return t.inline.slot(n), key
+		return t.inline.slot(n, nobody), key
 	}
 	if s := (*m)[quota.LimitName{Namespace: n.Namespace, Limit: quota.Template}]; s != nil {
 		return s, n.Limit + "/" + key

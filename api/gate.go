@@ -75,7 +75,8 @@ type Call struct {
 func (v *Call) Owner() string { return OwnerOf(v.Caller, v.Address) }
 
 // Owner returns the owner to which shares of the call of ctx are charged. Where no call is known,
-// as over gRPC with authentication off, it is the address of the peer; "" if that is unknown too.
+// as with authentication off, it is the address of the peer over gRPC, or that of WithAddress; else
+// it is "".
 func Owner(ctx context.Context) string {
 	if v := CallOf(ctx); v != nil {
 		return v.Owner()
@@ -84,6 +85,18 @@ func Owner(ctx context.Context) string {
 		return OwnerOf(nil, Host(p.Addr.String()))
 	}
 	return ""
+}
+
+// WithAddress returns ctx with the address of a caller, for Owner where no call is known.
+func WithAddress(ctx context.Context, address string) context.Context {
+	if CallOf(ctx) != nil {
+		return ctx
+	}
+	at, err := netip.ParseAddrPort(address)
+	if err != nil {
+		return ctx
+	}
+	return peer.NewContext(ctx, &peer.Peer{Addr: net.TCPAddrFromAddrPort(at)})
 }
 
 type callKey struct{}

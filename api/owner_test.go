@@ -23,6 +23,9 @@ func TestOwner(t *testing.T) {
 		want string
 	}{
 		{t.Context(), ""},
+		{WithAddress(t.Context(), "192.0.2.3:80"), "address:192.0.2.3"},
+		{WithAddress(t.Context(), "@"), ""},
+		{WithAddress(called(&auth.Caller{Identity: "client:envoy", Credential: auth.Certificate}), "192.0.2.3:80"), "client:envoy"},
 		{at("192.0.2.1"), "address:192.0.2.1"},
 		{at("2001:db8:1:2:3::4"), "address:2001:db8:1:2::/64"},
 		{called(&auth.Caller{Identity: "client:envoy", Credential: auth.Certificate}), "client:envoy"},

@@ -3,6 +3,9 @@ package envoy
 import (
 	"context"
 	"math"
+	"net/http"
+	"net/http/httptest"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -10,6 +13,8 @@ import (
 	commonv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
 	ratelimitv3 "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 	typev3 "github.com/envoyproxy/go-control-plane/envoy/type/v3"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/wrapperspb"
@@ -460,6 +465,84 @@ func TestOverrides(t *testing.T) {
 		expect(t, tc.d.String(), send(tc.domain, tc.d), tc.want)
 	}
 	expect(t, "without it, the rule", ask(t, c, "edge", 0, "remote_address=a"), "OK: | OK  3/MINUTE 2")
+}
+
+// TestNoRoom checks what happens to a limit for which the node has no room: it is never OK without a
+// count. The answer is over the limit if another descriptor is; else it is an error, after which the
+// proxy follows its failure mode. Callers share the room, and rules of files have what is left.
+func TestNoRoom(t *testing.T) {
+	const minute = typev3.RateLimitUnit_MINUTE
+	type who struct{}
+	rules := rulesOf(t, readme+"  - {key: tried, rate_limit: {unit: minute, requests_per_unit: 77}, shadow_mode: true}\n")
+	reg := prometheus.NewRegistry()
+	var ended []string
+	unseen := 0
+	n := newNode(t)
+	s := New(n, Options{
+		Rules: func() *Rules { return rules }, Now: n.wall, Overrides: true, Hits: NewHits(reg),
+		Ended: func(code string) { ended = append(ended, code) },
+		Owner: func(ctx context.Context) string { owner, _ := ctx.Value(who{}).(string); return owner },
+		Seen: func(d *quota.Decision) {
+			if d.Limit == nil {
+				unseen++
+			}
+		},
+	})
+	send := func(owner string, d ...*commonv3.RateLimitDescriptor) string {
+		res, err := s.ShouldRateLimit(context.WithValue(t.Context(), who{}, owner), &request{Domain: "edge", Descriptors: d})
+		if err != nil {
+			return status.Code(err).String() + " " + strings.SplitAfter(status.Convert(err).Message(), ": ")[0]
+		}
+		return told(res)
+	}
+	const noRoom = "ResourceExhausted descriptors[0]: "
+	number := uint32(1000)
+	fill := func(owner string) uint32 {
+		for first := number; ; number++ {
+			switch got := send(owner, override("a=b", number, minute, nil)); {
+			case got == noRoom:
+				return number - first
+			case !strings.HasPrefix(got, "OK: | OK  "), number > 20_000:
+				t.Fatalf("%s brings %d: %s", owner, number, got)
+			}
+		}
+	}
+	first := fill("ann")
+	unseen, ended = 0, nil
+	more := override("a=b", number+1, minute, nil)
+	expect(t, "one more", send("ann", more), noRoom)
+	gives := override("a=b", number+1, minute, nil)
+	gives.IsNegativeHits = true
+	expect(t, "giving back", send("ann", gives), noRoom)
+	asks := override("a=b", number+1, minute, nil)
+	asks.HitsAddend = wrapperspb.UInt64(0)
+	expect(t, "a question", send("ann", asks), noRoom)
+	if unseen != 2 || strings.Join(ended, " ") != "resource_exhausted resource_exhausted resource_exhausted" { // a refund decides nothing
+		t.Errorf("%d seen, ended %v", unseen, ended)
+	}
+	expect(t, "one that has a place", send("ann", override("a=c", 1000, minute, nil)), "OK: | OK  1000/MINUTE 999")
+	expect(t, "a rule of the file", send("ann", desc("remote_address=a")), "OK: | OK  3/MINUTE 2")
+	expect(t, "another is under its limit", send("ann", more, desc("remote_address=a")), noRoom)
+	expect(t, "and counts", send("ann", desc("remote_address=a")), "OK: | OK  3/MINUTE 0")
+	expect(t, "another is over", send("ann", more, desc("remote_address=a")), "OVER_LIMIT: | UNKNOWN 0 | OVER_LIMIT  3/MINUTE 0")
+	if second := fill("bob"); second < (first-1)/8 {
+		t.Errorf("bob has %d limits beside %d of ann", second, first)
+	}
+	for i := range 9 {
+		fill("address:192.0.2." + strconv.Itoa(i))
+	}
+	expect(t, "a rule of the file, at the total", send("ann", desc("path=/api/x")), noRoom)
+	expect(t, "a shadow, at the total", send("ann", desc("tried=x")), "OK: | OK 0")
+	expect(t, "both", send("ann", desc("tried=x"), desc("path=/api/x")), "ResourceExhausted descriptors[1]: ")
+	got, err := testutil.GatherAndCount(reg, "quorate_envoy_rls_hits_total")
+	if err != nil || got != 3 { // within, near and over of remote_address: what was not counted is none of them
+		t.Errorf("%d series of hits, %v", got, err)
+	}
+	w := httptest.NewRecorder()
+	s.Handler().ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodPost, JSONPath, strings.NewReader(`{"domain": "edge", "descriptors": [{"entries": [{"key": "path", "value": "/api/x"}]}]}`)))
+	if w.Code != http.StatusInternalServerError || !strings.Contains(w.Body.String(), "no room") {
+		t.Errorf("in JSON: %d %s", w.Code, w.Body)
+	}
 }
 
 // TestOverridesOff checks that a caller's own limit is ignored unless the settings allow it.

@@ -59,6 +59,11 @@
 //
 // # Bounds
 //
+// A limit of a descriptor or of a file for which the node has no room is not counted, and the answer is
+// never OK: it is an error, after which the proxy follows its own failure mode, or OVER_LIMIT if another
+// descriptor is over. Only a rule with shadow_mode is OK then too. Callers share the room for the limits
+// that they bring along (Options.Owner).
+//
 // A request has at most [MaxDescriptors] descriptors of at most descriptor.MaxEntries entries, with
 // [MaxBytes] in all keys and values. A body of the JSON form has at most [MaxBody]. The RateLimit
 // fields describe at most 16 limits. Metrics have one label per rule, and at most 1000 more with

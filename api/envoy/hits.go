@@ -36,7 +36,7 @@ func NewHits(reg prometheus.Registerer) *Hits {
 }
 
 func (h *Hits) add(t *target, d *quota.Decision) {
-	if h == nil || !t.asIs || t.negative || t.n == 0 {
+	if h == nil || !t.asIs || t.negative || t.n == 0 || d.Limit == nil {
 		return
 	}
 	result := "within"

@@ -25,8 +25,8 @@ const maxObjects = 2 * MaxDescriptors * descriptor.MaxEntries
 
 // Handler serves POST [JSONPath]: it answers a RateLimitRequest in protobuf's JSON form with a
 // RateLimitResponse, and status 200 for OK or 429 for OVER_LIMIT. An invalid request gets 400, 405
-// or 413; a request that the limits make impossible gets 500. A caller without the permission check
-// in the namespace of the domain gets 401 or 403.
+// or 413; a request that the limits make impossible, or for whose limit there is no room, gets 500.
+// A caller without the permission check in the namespace of the domain gets 401 or 403.
 func (s *Server) Handler() http.Handler { return http.HandlerFunc(s.serveJSON) }
 
 func (s *Server) serveJSON(w http.ResponseWriter, r *http.Request) {

@@ -29,6 +29,8 @@ type (
 const (
 	okCode   = ratelimitv3.RateLimitResponse_OK
 	overCode = ratelimitv3.RateLimitResponse_OVER_LIMIT
+	// noCode is the status of a descriptor whose limit the node has no room for: it was not counted.
+	noCode = ratelimitv3.RateLimitResponse_UNKNOWN
 )
 
 // Options configure a Server.
@@ -39,6 +41,10 @@ type Options struct {
 	// Overrides permits callers to bring their own limits along, in a descriptor's limit, in
 	// domains that have rules or limits.
 	Overrides bool
+	// Owner returns the owner of the caller of ctx, out of whose share its own limits have their
+	// places on the node. Nil, or "", means a caller that is not known: only the shares of the domains
+	// bound it.
+	Owner func(ctx context.Context) string
 	// Headers selects the fields that the proxy adds to its answers.
 	Headers Headers
 	// Seen is called with every decision, one for each descriptor with a limit, possibly
@@ -78,6 +84,9 @@ func New(n Node, o Options) *Server {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
+	if o.Owner == nil {
+		o.Owner = func(context.Context) string { return "" }
+	}
 	if o.May == nil {
 		o.May = func(context.Context, rbac.Permission, string) error { return nil }
 	}
@@ -93,7 +102,10 @@ func (s *Server) Register(srv grpc.ServiceRegistrar) {
 // ShouldRateLimit decides every descriptor on its own: a descriptor over its limit does not keep
 // the others from being charged. It returns INVALID_ARGUMENT for an invalid request,
 // FAILED_PRECONDITION for a limit that cannot be decided this way, and PERMISSION_DENIED if it gives
-// back tokens and the caller lacks the permission report. A call that returns an error charges nothing.
+// back tokens and the caller lacks the permission report; such a call charges nothing. It returns
+// RESOURCE_EXHAUSTED if the node has no room for the limit of a descriptor and no other descriptor is
+// over its limit: the proxy then does what it is set to do without an answer. The others are charged,
+// because the proxy may let the request pass.
 func (s *Server) ShouldRateLimit(ctx context.Context, req *request) (*response, error) {
 	res, err := s.decide(ctx, req)
 	switch {
@@ -124,9 +136,13 @@ func (s *Server) decide(ctx context.Context, req *request) (*response, error) {
 	var total overall
 	var headers headers
 	now := s.o.Now()
+	unmet := -1 // a descriptor that was not counted
 	for i := range targets {
 		t := &targets[i]
 		code, d := s.charge(ctx, t)
+		if code == noCode {
+			unmet = i
+		}
 		res.Statuses[i] = t.status(code, d, now)
 		total.add(t, code)
 		if d != nil {
@@ -138,6 +154,9 @@ func (s *Server) decide(ctx context.Context, req *request) (*response, error) {
 		}
 	}
 	res.OverallCode = total.code()
+	if unmet >= 0 && res.OverallCode != overCode {
+		return nil, status.Errorf(codes.ResourceExhausted, "descriptors[%d]: was not counted: the node has no room for another limit that arrives with requests or is in a file of envoyproxy/ratelimit; give some of them the same numbers, or define them in a limit file", unmet)
+	}
 	res.ResponseHeadersToAdd = headers.fields(s.o.Headers, res.OverallCode)
 	return res, nil
 }
@@ -176,6 +195,8 @@ func codeWord(c codes.Code) string {
 		return "permission_denied"
 	case codes.Unauthenticated:
 		return "unauthenticated"
+	case codes.ResourceExhausted:
+		return "resource_exhausted"
 	}
 	return "unknown"
 }

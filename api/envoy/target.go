@@ -24,6 +24,7 @@ type target struct {
 	entries []descriptor.Entry
 	rule    *descriptor.Rule // nil: none, or a limit that the caller brought along
 	asIs    bool             // the rule is from Options.Rules
+	brought bool             // the caller brought the limit along
 	key     quota.Key        // empty: nothing is counted
 	hits
 }
@@ -98,7 +99,7 @@ func (t *target) bring(namespace string, l *commonv3.RateLimitDescriptor_RateLim
 	if err != nil {
 		return err
 	}
-	t.key = quota.Key{LimitName: name, Key: descriptor.FullKey(t.entries)}
+	t.key, t.brought = quota.Key{LimitName: name, Key: descriptor.FullKey(t.entries)}, true
 	return nil
 }
 
@@ -129,13 +130,24 @@ func (t *target) counted() bool { return t.key != quota.Key{} }
 
 func (t *target) quota() bool { return t.counted() && t.rule != nil && t.rule.Quota }
 
+// unmet reports whether d counted nothing because the node has no room for the target's limit. A shadow refuses nothing.
+func (t *target) unmet(d *quota.Decision) bool {
+	return d.Limit == nil && t.key.IsInline() && (t.rule == nil || !t.rule.Shadow)
+}
+
 // charge decides one target. The decision is nil if nothing is counted.
 func (s *Server) charge(ctx context.Context, t *target) (statusCode, *quota.Decision) {
 	if !t.counted() {
 		return okCode, nil
 	}
+	if t.brought && !s.node.Bring(t.key.LimitName, s.o.Owner(ctx)) {
+		return noCode, &quota.Decision{Why: quota.WhyNoLimit}
+	}
 	if t.negative {
 		d := s.node.Refund(t.key, t.n)
+		if t.unmet(&d) {
+			return noCode, &d
+		}
 		d.Allowed = true // a refund refuses nothing
 		return okCode, &d
 	}
@@ -143,7 +155,10 @@ func (s *Server) charge(ctx context.Context, t *target) (statusCode, *quota.Deci
 	var out [1]quota.Decision
 	s.node.Decide(reqs[:], out[:])
 	d := out[0]
-	if d.Limit == nil { // the limit was deleted, or no memory is left for one more
+	if t.unmet(&d) {
+		return noCode, &d
+	}
+	if d.Limit == nil { // the limit was deleted, or its rule is a shadow
 		d.Allowed = true
 		return okCode, &d
 	}

@@ -23,6 +23,10 @@ func (c *call) decide(r *pb.RateLimitReq) (*pb.RateLimitResp, error) {
 		return nil, err
 	case r.Behavior&reset != 0:
 		return c.reset(&a)
+	case !a.ours && !a.forgets && !c.node.Bring(a.key.LimitName, c.opts.Owner(c.ctx)):
+		d := quota.Decision{Why: quota.WhyNoLimit}
+		c.opts.Seen(&d)
+		return nil, decided(&a, &d)
 	case a.hits < 0:
 		return c.refund(&a)
 	case a.forgets:
@@ -68,7 +72,7 @@ func decided(a *asked, d *quota.Decision) error {
 	case d.Limit == nil && a.ours:
 		return fmt.Errorf("there is no limit %v any more", a.key.LimitName)
 	case d.Limit == nil:
-		return errors.New("the node has reached its bound on different limits sent by callers; give some of them the same numbers, or define them in a limit file")
+		return errors.New("the node has no room for another limit sent by callers, or by this caller; give some of them the same numbers, or define them in a limit file")
 	}
 	return nil
 }

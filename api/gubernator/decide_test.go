@@ -355,6 +355,59 @@ func TestCall(t *testing.T) {
 	}
 }
 
+// TestNoRoom checks that callers share the room for the limits that they send, that beyond a caller's share a request
+// is an error which is seen, and that it still may ask for what has a place, and reset.
+func TestNoRoom(t *testing.T) {
+	type who struct{}
+	seen := 0
+	n := newSole(t)
+	s := New(n, Options{
+		Owner: func(ctx context.Context) string { return ctx.Value(who{}).(string) },
+		Seen: func(d *quota.Decision) {
+			if d.Limit == nil {
+				seen++
+			}
+		},
+	})
+	send := func(owner string, r *pb.RateLimitReq) *pb.RateLimitResp {
+		out, err := s.GetRateLimits(context.WithValue(t.Context(), who{}, owner), &pb.GetRateLimitsReq{Requests: []*pb.RateLimitReq{r}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return out.Responses[0]
+	}
+	limit := int64(0)
+	next := func() *pb.RateLimitReq {
+		limit++
+		return &pb.RateLimitReq{Name: "n", UniqueKey: "k", Hits: 1, Limit: limit, Duration: minute}
+	}
+	for send("ann", next()).Error == "" {
+		if limit > 20_000 {
+			t.Fatal("a caller's limits have no bound")
+		}
+	}
+	last := &pb.RateLimitReq{Name: "n", UniqueKey: "k", Hits: 1, Limit: limit, Duration: minute}
+	asked := len(n.asked)
+	refund := &pb.RateLimitReq{Name: "n", UniqueKey: "k", Hits: -1, Limit: limit, Duration: minute}
+	for _, r := range []*pb.RateLimitReq{last, refund} {
+		if res := send("ann", r); !strings.Contains(res.Error, "no room") {
+			t.Errorf("hits %d beyond the bound: %v", r.Hits, res)
+		}
+	}
+	if len(n.asked) != asked || seen != 3 {
+		t.Errorf("%d decided, %d seen; want none, 3", len(n.asked)-asked, seen)
+	}
+	if res := send("ann", &pb.RateLimitReq{Name: "n", UniqueKey: "k", Limit: 5, Duration: minute}); res.Error != "" {
+		t.Errorf("a limit that has a place: %v", res)
+	}
+	if res := send("ann", &pb.RateLimitReq{Name: "n", UniqueKey: "k", Limit: limit, Duration: minute, Behavior: reset}); res.Error != "" {
+		t.Errorf("a reset, which needs no place: %v", res)
+	}
+	if res := send("bob", last); res.Error != "" {
+		t.Errorf("another caller: %v", res)
+	}
+}
+
 // TestMay checks that refunds and resets need their own permissions.
 func TestMay(t *testing.T) {
 	n := newSole(t)

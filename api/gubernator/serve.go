@@ -32,6 +32,9 @@ type Options struct {
 	// May returns a status error if the caller of ctx lacks a permission in a namespace. Nil
 	// permits everything to everybody.
 	May func(ctx context.Context, p rbac.Permission, namespace string) error
+	// Owner returns the owner of the caller of ctx, out of whose share its limits have their places on
+	// the node. Nil, or "", means a caller that is not known.
+	Owner func(ctx context.Context) string
 	// Addresses makes the health check list the addresses of all nodes. Only nodes without
 	// authentication should set it: the call is open to everybody.
 	Addresses bool
@@ -62,6 +65,9 @@ func New(n Node, o Options) *Server {
 	}
 	if o.Ended == nil {
 		o.Ended = func(string) {}
+	}
+	if o.Owner == nil {
+		o.Owner = func(context.Context) string { return "" }
 	}
 	if o.May == nil {
 		o.May = func(context.Context, rbac.Permission, string) error { return nil }

@@ -15,8 +15,17 @@ type fakeNode struct {
 	limits   *quota.Limits
 	decision quota.Decision
 
-	mu    sync.Mutex
-	asked []quota.Request
+	mu      sync.Mutex
+	asked   []quota.Request
+	brought []string // owners of limits that callers brought along
+	full    bool     // there is no room for another such limit
+}
+
+func (n *fakeNode) Bring(_ quota.LimitName, owner string) bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.brought = append(n.brought, owner)
+	return !n.full
 }
 
 func (n *fakeNode) Decide(reqs []quota.Request, out []quota.Decision) bool {

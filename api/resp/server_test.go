@@ -218,6 +218,8 @@ type holding struct{ hold chan struct{} }
 
 func (n holding) Limits() *quota.Limits { return nil }
 
+func (holding) Bring(quota.LimitName, string) bool { return true }
+
 func (n holding) Decide(_ []quota.Request, out []quota.Decision) bool {
 	<-n.hold
 	<-n.hold

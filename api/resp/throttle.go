@@ -67,12 +67,17 @@ func (c *conn) throttle(args [][]byte) {
 		c.invalid("ERR %v", err)
 		return
 	}
-	dec := c.decide(quota.Key{LimitName: limit, Key: string(args[0])}, quantity)
+	dec := &quota.Decision{Why: quota.WhyNoLimit}
+	if c.node.Bring(limit, c.opts.Owner(c.caller, c.address())) {
+		dec = c.decide(quota.Key{LimitName: limit, Key: string(args[0])}, quantity)
+	} else {
+		c.opts.Seen(dec)
+	}
 	switch {
 	case dec == nil:
 		return
 	case dec.Limit == nil: // a refusal would ask the caller to come back at once
-		c.failed(codeUnavailable, "TRYAGAIN the node follows as many different buckets of callers as it may; give some of them the same numbers, or define limits")
+		c.failed(codeUnavailable, "TRYAGAIN the node has no room for another bucket of callers, or of this caller; give some of them the same numbers, or define limits")
 		return
 	}
 	limited, retry := int64(0), int64(-1)

@@ -1,10 +1,13 @@
 package resp
 
 import (
+	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/quorate/quorate/api/auth"
 	"github.com/quorate/quorate/internal/quota"
 )
 
@@ -122,10 +125,18 @@ func (*noRoom) Decide(_ []quota.Request, out []quota.Decision) bool {
 // TestThrottleWithoutRoom checks that a bucket that the node cannot follow is an error, and not a refusal
 // that says when to come back.
 func TestThrottleWithoutRoom(t *testing.T) {
-	var count counted
-	got := say(t, New(&noRoom{}, count.options()), array("CL.THROTTLE", "k", "15", "30", "60")+array("QUIT"))
-	if !strings.HasPrefix(got, "-TRYAGAIN ") || count.codes[0] != codeUnavailable {
-		t.Errorf("%q, counted as %v", got, count.codes)
+	full := &fakeNode{full: true, decision: quota.Decision{Allowed: true, Why: quota.WhyHeld}}
+	for what, n := range map[string]Node{"when it decides": &noRoom{}, "for this caller": full} {
+		var count counted
+		o := count.options()
+		o.Owner = func(c *auth.Caller, address string) string { return fmt.Sprint(c, " at ", address) }
+		got := say(t, New(n, o), array("CL.THROTTLE", "k", "15", "30", "60")+array("QUIT"))
+		if !strings.HasPrefix(got, "-TRYAGAIN ") || count.codes[0] != codeUnavailable || len(count.seen) != 1 || count.seen[0].Limit != nil {
+			t.Errorf("no room %s: %q, counted as %v, %+v", what, got, count.codes, count.seen)
+		}
+	}
+	if len(full.asked) != 0 || !slices.Equal(full.brought, []string{"<nil> at pipe"}) {
+		t.Errorf("asked %v for %q; want nothing, once for the connection's owner", full.asked, full.brought)
 	}
 }
 

@@ -12,8 +12,12 @@ import (
 
 	"github.com/quorate/quorate/api"
 	"github.com/quorate/quorate/api/envoy"
+	"github.com/quorate/quorate/internal/quota"
 	"github.com/quorate/quorate/internal/rbac"
 )
+
+// Bring implements envoy.Node.
+func (*secured) Bring(quota.LimitName, string) bool { return true }
 
 // envoy serves the rate limit service, over gRPC and as JSON.
 func (s *secured) envoy(t *testing.T) (ratelimitv3.RateLimitServiceClient, http.Handler) {

@@ -51,7 +51,7 @@ func newProtocols(settings *config.Protocols, node *cluster.Node, svc *api.Servi
 	p := &protocols{node: node, seen: svc.Quota.Seen, meter: front.NewMeter(reg), quotas: settings.EnvoyRLQS, reg: reg}
 	if settings.Gubernator {
 		p.gubernator = gubernator.New(node, gubernator.Options{
-			Seen: p.seenOnce, May: api.PermittedTo, Addresses: svc.Guard == nil,
+			Seen: p.seenOnce, May: api.PermittedTo, Owner: api.Owner, Addresses: svc.Guard == nil,
 			Ended: func(code string) { p.meter.Of("gubernator", code).Inc() },
 		})
 	}
@@ -68,7 +68,7 @@ func newProtocols(settings *config.Protocols, node *cluster.Node, svc *api.Servi
 // they change or the process gets SIGHUP, until close.
 func (p *protocols) newEnvoy(settings *config.Protocols, log *slog.Logger) (*envoy.Server, error) {
 	o := envoy.Options{
-		Seen: p.seenOnce, Overrides: settings.EnvoyRLSOverrides, May: api.PermittedTo,
+		Seen: p.seenOnce, Overrides: settings.EnvoyRLSOverrides, May: api.PermittedTo, Owner: api.Owner,
 		Ended: func(code string) { p.meter.Of("envoy_rls", code).Inc() },
 	}
 	switch settings.EnvoyRLSHeaders {
@@ -114,7 +114,8 @@ func (p *protocols) register(srv grpc.ServiceRegistrar) {
 	}
 }
 
-// handlers returns the HTTP protocols by their paths.
+// handlers returns the HTTP protocols by their paths. Without authentication they share bounds by
+// their callers' addresses, as over gRPC.
 func (p *protocols) handlers() map[string]http.Handler {
 	out := map[string]http.Handler{quotaservice.Root: quotaservice.Handler(p.node)}
 	if p.envoy != nil {
@@ -122,6 +123,11 @@ func (p *protocols) handlers() map[string]http.Handler {
 	}
 	if p.gubernator != nil {
 		maps.Copy(out, p.gubernator.Handlers())
+	}
+	for path, h := range out {
+		out[path] = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			h.ServeHTTP(w, r.WithContext(api.WithAddress(r.Context(), r.RemoteAddr)))
+		})
 	}
 	return out
 }
