@@ -19,24 +19,7 @@ import (
 // TestBoundsOfAllTransports checks that the bounds of a node hold for all its transports together:
 // watchers over gRPC that use up the room for events leave none for HTTP.
 func TestBoundsOfAllTransports(t *testing.T) {
-	ports, err := listen(t.Context(), "127.0.0.1:0", "127.0.0.1:0", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	in, err := startInstance(cluster.Config{
-		Cluster: "one", Self: "n1", Nodes: map[quota.NodeID]string{"n1": ports.peer.Addr().String()}, Dir: t.TempDir(), Ranges: 1, Replicas: 1,
-		Sync: 100 * time.Millisecond, MaxKeys: 1000, Idle: time.Minute, Timing: raftgroup.DefaultTiming(), SlowDisk: -1,
-	}, callers{protocols: devProtocols}, ports, &security{}, slog.New(slog.DiscardHandler))
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), stopTime)
-		defer cancel()
-		if err := in.stop(ctx); err != nil {
-			t.Error(err)
-		}
-	})
+	in := startOne(t, callers{protocols: devProtocols})
 	conn, err := grpc.NewClient(in.ports.grpc.Addr().String(), grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
 		t.Fatal(err)
@@ -63,4 +46,28 @@ func TestBoundsOfAllTransports(t *testing.T) {
 	if res.StatusCode != http.StatusServiceUnavailable {
 		t.Errorf("a watcher over HTTP: %d; want %d: watchers over gRPC have all the room", res.StatusCode, http.StatusServiceUnavailable)
 	}
+}
+
+// startOne starts a cluster of one node, without TLS and authentication.
+func startOne(t *testing.T, who callers) *instance {
+	t.Helper()
+	ports, err := listen(t.Context(), "127.0.0.1:0", "127.0.0.1:0", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	in, err := startInstance(cluster.Config{
+		Cluster: "one", Self: "n1", Nodes: map[quota.NodeID]string{"n1": ports.peer.Addr().String()}, Dir: t.TempDir(), Ranges: 1, Replicas: 1,
+		Sync: 100 * time.Millisecond, MaxKeys: 1000, Idle: time.Minute, Timing: raftgroup.DefaultTiming(), SlowDisk: -1,
+	}, who, ports, &security{}, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), stopTime)
+		defer cancel()
+		if err := in.stop(ctx); err != nil {
+			t.Error(err)
+		}
+	})
+	return in
 }
