@@ -52,7 +52,7 @@ func (s *accountCalls) opsCall(ctx context.Context, req *quoratev1.ApplyOpsReque
 }
 
 func (s *accountCalls) applyChecked(ctx context.Context, by, id string, ttl time.Duration, ops []account.Op) (*quoratev1.ApplyOpsResponse, error) {
-	out, err := s.node.ApplyOps(ctx, by, id, ttl, ops)
+	out, err := s.node.ApplyOps(ctx, account.Caller{By: by, Owner: Owner(ctx)}, id, ttl, ops)
 	if err != nil {
 		return nil, fromApply(err, id)
 	}

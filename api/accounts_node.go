@@ -15,9 +15,9 @@ import (
 // Aborted() bool is true means that other calls held the accounts for too long.
 type Accounts interface {
 	// ApplyOps applies all operations or none; see quorate.v1.AccountService. It looks up the rules
-	// of policies itself: ops does not set them. by is the caller's identity. The outcome is Done,
+	// of policies itself: ops does not set them. The outcome is Done,
 	// Repeated, Failed, Mismatched, Held (other calls held the accounts for too long) or Full.
-	ApplyOps(ctx context.Context, by, requestID string, ttl time.Duration, ops []account.Op) (account.Outcome, error)
+	ApplyOps(ctx context.Context, by account.Caller, requestID string, ttl time.Duration, ops []account.Op) (account.Outcome, error)
 	// GetAccounts returns accounts in the order of ids, all as of one moment.
 	GetAccounts(ctx context.Context, ids []account.ID, stale bool) (states []account.State, at quota.Time, err error)
 	// ListAccounts returns up to limit accounts after the id after, of all ranges, sorted by id.

@@ -47,7 +47,7 @@ func BenchmarkAccounts(b *testing.B) {
 				wg.Go(func() {
 					ops := benchOps(b, w, bc.ranges, ranges, bc.ops, bc.cross)
 					for i := calls.Add(1); i <= int64(b.N); i = calls.Add(1) {
-						out, err := nodes[w%3].ApplyOps(b.Context(), "bench", fmt.Sprint(b.Name(), b.N, i), time.Minute, ops)
+						out, err := nodes[w%3].ApplyOps(b.Context(), account.Caller{By: "bench"}, fmt.Sprint(b.Name(), b.N, i), time.Minute, ops)
 						if err != nil || (out.Code != account.Done && out.Code != account.Repeated) {
 							b.Errorf("%+v, %v", out.Code, err)
 							return

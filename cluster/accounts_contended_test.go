@@ -41,7 +41,7 @@ func TestContendedTransfers(t *testing.T) {
 					}
 					ctx, cancel := context.WithTimeout(t.Context(), patience)
 					start := time.Now()
-					out, err := n.ApplyOps(ctx, "user:me", fmt.Sprint(workers, " ", w, " ", i), 0, ops)
+					out, err := n.ApplyOps(ctx, account.Caller{By: "user:me"}, fmt.Sprint(workers, " ", w, " ", i), 0, ops)
 					cancel()
 					if err != nil || out.Code != account.Done && out.Code != account.Repeated {
 						t.Errorf("worker %d: %+v, %v", w, out, err)

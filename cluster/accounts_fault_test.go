@@ -51,7 +51,7 @@ func TestAccountsNeverStale(t *testing.T) {
 			asked.Add(1)
 			for try := i; ; try++ { // retry until it is answered
 				call, stop := context.WithTimeout(t.Context(), 400*time.Millisecond)
-				out, err := nodes[try%3].ApplyOps(call, "me", fmt.Sprint("w", i), 0, []account.Op{deposit(id, 1)})
+				out, err := nodes[try%3].ApplyOps(call, account.Caller{By: "me"}, fmt.Sprint("w", i), 0, []account.Op{deposit(id, 1)})
 				stop()
 				if err == nil && (out.Code == account.Done || out.Code == account.Repeated) {
 					if out.Results[0].New != int64(i)+1 {

@@ -12,10 +12,10 @@ import (
 )
 
 // ApplyOps applies all operations or none, through any node. It looks up the rules of policies;
-// the caller leaves them unset in ops. by is the caller's identity. A ctx
+// the caller leaves them unset in ops. A ctx
 // without a deadline gets one of 10 seconds. An *accounts.UnavailableError says
 // whether the operations may have been applied.
-func (n *Node) ApplyOps(ctx context.Context, by, requestID string, ttl time.Duration, ops []account.Op) (account.Outcome, error) {
+func (n *Node) ApplyOps(ctx context.Context, by account.Caller, requestID string, ttl time.Duration, ops []account.Op) (account.Outcome, error) {
 	return n.accounts.ApplyOps(ctx, by, requestID, ttl, ops)
 }
 

@@ -125,7 +125,7 @@ func TestAccountsStale(t *testing.T) {
 	}
 	ctx, cancel = context.WithTimeout(t.Context(), time.Second)
 	defer cancel()
-	_, err = c.nodes["n3"].ApplyOps(ctx, "me", "", 0, []account.Op{deposit(ids[0], 1)})
+	_, err = c.nodes["n3"].ApplyOps(ctx, account.Caller{By: "me"}, "", 0, []account.Op{deposit(ids[0], 1)})
 	if !errors.As(err, &unavailable) {
 		t.Errorf("written without a quorum: %v", err)
 	}
@@ -220,7 +220,7 @@ func TestAccountsHistoryAndPolicies(t *testing.T) {
 			if want := int64(8 - 2*i); out.Results[0].New != want {
 				t.Errorf("on %s: %+v, want %d", n.cfg.Self, out, want)
 			}
-			out, err := n.ApplyOps(t.Context(), "user:me", "", 0, []account.Op{{Account: id, Policy: unknown, Delta: -1}})
+			out, err := n.ApplyOps(t.Context(), account.Caller{By: "user:me"}, "", 0, []account.Op{{Account: id, Policy: unknown, Delta: -1}})
 			if err != nil || out.Code != account.Failed || out.Results[0].Status != account.UnknownPolicy {
 				t.Errorf("of no such policy: %+v, %v", out, err)
 			}

@@ -56,7 +56,7 @@ func mustApply(t testing.TB, n *Node, requestID string, ops ...account.Op) accou
 	if requestID == "" {
 		requestID = fmt.Sprint("unnamed ", unnamed.Add(1))
 	}
-	out, err := n.ApplyOps(ctx, "user:me", requestID, 0, ops)
+	out, err := n.ApplyOps(ctx, account.Caller{By: "user:me"}, requestID, 0, ops)
 	if err != nil {
 		t.Fatalf("apply on %s: %v", n.cfg.Self, err)
 	}
@@ -103,7 +103,7 @@ func (c *threeNodes) depositEverywhere(id account.ID) error {
 	want := int64(0)
 	for round := range 3 {
 		for _, n := range c.running() {
-			out, err := n.ApplyOps(c.t.Context(), "user:me", "", 0, []account.Op{deposit(id, 5)})
+			out, err := n.ApplyOps(c.t.Context(), account.Caller{By: "user:me"}, "", 0, []account.Op{deposit(id, 5)})
 			if unavailable := (*accounts.UnavailableError)(nil); errors.As(err, &unavailable) {
 				return fmt.Errorf("round %d on %s: %w", round, n.cfg.Self, err)
 			}
@@ -146,7 +146,7 @@ func TestAccountsAcrossRanges(t *testing.T) {
 		if again.Code != account.Repeated || fmt.Sprint(again.Results) != fmt.Sprint(first.Results) || again.At != first.At {
 			t.Errorf("repeated on %s: %+v, first %+v", n.cfg.Self, again, first)
 		}
-		out, err := n.ApplyOps(t.Context(), "user:me", "move", 0, []account.Op{deposit(ids[3], -8), deposit(ids[1], 8)})
+		out, err := n.ApplyOps(t.Context(), account.Caller{By: "user:me"}, "move", 0, []account.Op{deposit(ids[3], -8), deposit(ids[1], 8)})
 		if err != nil || out.Code != account.Mismatched {
 			t.Errorf("other operations under the same id: %+v, %v", out, err)
 		}
@@ -155,7 +155,7 @@ func TestAccountsAcrossRanges(t *testing.T) {
 		t.Errorf("in the end: %s", got)
 	}
 	// A request that fails leaves no change.
-	out, err := c.nodes["n3"].ApplyOps(t.Context(), "user:me", "fails", 0, []account.Op{
+	out, err := c.nodes["n3"].ApplyOps(t.Context(), account.Caller{By: "user:me"}, "fails", 0, []account.Op{
 		deposit(ids[0], 1), deposit(ids[1], 1), {Account: accountIn(t, 2, 4, 9), Delta: 1},
 	})
 	if err != nil || out.Code != account.Failed || out.Results[2].Status == account.Success || out.Results[0].New != 1 {
@@ -179,7 +179,7 @@ func TestAccountsEnd(t *testing.T) {
 	defer cancel()
 	done := make(chan error, 1)
 	go func() {
-		_, err := n.ApplyOps(ctx, "me", "", 0, []account.Op{deposit(id, 1)})
+		_, err := n.ApplyOps(ctx, account.Caller{By: "me"}, "", 0, []account.Op{deposit(id, 1)})
 		done <- err
 	}()
 	time.Sleep(50 * time.Millisecond) // lets the call start, which the test cannot observe

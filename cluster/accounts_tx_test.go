@@ -63,7 +63,7 @@ func stopCoordinators(t *testing.T, stops []stop) {
 				ops = append(ops, deposit(ids[j], 1))
 				mustApply(t, n, "", create(ids[j], 100))
 			}
-			out, err := n.ApplyOps(t.Context(), "user:me", fmt.Sprint("stopped", i), 0, ops)
+			out, err := n.ApplyOps(t.Context(), account.Caller{By: "user:me"}, fmt.Sprint("stopped", i), 0, ops)
 			if told := err == nil && out.Code == account.Done; told != tc.told {
 				t.Errorf("answer %+v, %v", out, err)
 			}
@@ -152,7 +152,7 @@ func bank(t *testing.T, fault func(c *threeNodes)) {
 				}
 				amount := rng.Int64N(50)
 				call, stop := context.WithTimeout(t.Context(), 8*time.Second)
-				out, err := n.ApplyOps(call, "me", fmt.Sprintf("w%d-%d", w, i), 0, []account.Op{deposit(ids[from], -amount), deposit(ids[to], amount)})
+				out, err := n.ApplyOps(call, account.Caller{By: "me"}, fmt.Sprintf("w%d-%d", w, i), 0, []account.Op{deposit(ids[from], -amount), deposit(ids[to], amount)})
 				stop()
 				switch {
 				case err != nil:
@@ -233,7 +233,7 @@ func TestAccountsOnceThroughElections(t *testing.T) {
 			wg.Go(func() {
 				time.Sleep(time.Duration(i) * 25 * time.Millisecond) // sends requests before, during and after the election
 				for try, end := 0, time.Now().Add(2*patience); time.Now().Before(end); try++ {
-					out, err := n.ApplyOps(t.Context(), "me", fmt.Sprint("r", i), 0, ops)
+					out, err := n.ApplyOps(t.Context(), account.Caller{By: "me"}, fmt.Sprint("r", i), 0, ops)
 					if err == nil && (out.Code == account.Done || out.Code == account.Repeated) {
 						if out.Code == account.Repeated {
 							repeated.Add(1)

@@ -53,7 +53,7 @@ func TestBackupBank(t *testing.T) {
 				at := rng.Perm(count)[:2]
 				ops := []account.Op{deposit(ids[at[0]], -3), deposit(ids[at[1]], 3)}
 				call, done := context.WithTimeout(t.Context(), patience)
-				out, err := n.ApplyOps(call, "me", fmt.Sprintf("w%d-%d", w, i), 0, ops)
+				out, err := n.ApplyOps(call, account.Caller{By: "me"}, fmt.Sprintf("w%d-%d", w, i), 0, ops)
 				done()
 				switch {
 				case err != nil:
@@ -196,7 +196,7 @@ func TestRestore(t *testing.T) {
 	for w := range 4 {
 		wg.Go(func() {
 			for i := w; ctx.Err() == nil; i++ {
-				_, _ = c.nodes["n2"].ApplyOps(t.Context(), "me", "", 0, []account.Op{deposit(ids[i%count], -7), deposit(ids[(i+1)%count], 7)})
+				_, _ = c.nodes["n2"].ApplyOps(t.Context(), account.Caller{By: "me"}, "", 0, []account.Op{deposit(ids[i%count], -7), deposit(ids[(i+1)%count], 7)})
 			}
 		})
 	}

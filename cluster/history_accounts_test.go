@@ -55,7 +55,7 @@ func (g *charger) charge(rng *rand.Rand, nodes []*Node) {
 	}
 	for try := rng.IntN(3); g.c.t.Context().Err() == nil; try++ {
 		ctx, cancel := context.WithTimeout(g.c.t.Context(), 2*time.Second)
-		out, err := nodes[try%len(nodes)].ApplyOps(ctx, "user:me", name, 0, ops)
+		out, err := nodes[try%len(nodes)].ApplyOps(ctx, account.Caller{By: "user:me"}, name, 0, ops)
 		cancel()
 		if err == nil && out.Code != account.Held {
 			g.note(ops, &out)

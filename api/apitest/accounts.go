@@ -17,13 +17,13 @@ type fakeAccounts struct {
 	Configs []account.Config
 	Reads   int // number of GetAccounts calls
 
-	By, Request string
-	Ttl         time.Duration
-	Ops         []account.Op
-	Stale       bool
-	Filter      account.Filter
-	After       account.ID
-	Loaded      map[account.PolicyKey]account.Policy
+	By, Owner, Request string
+	Ttl                time.Duration
+	Ops                []account.Op
+	Stale              bool
+	Filter             account.Filter
+	After              account.ID
+	Loaded             map[account.PolicyKey]account.Policy
 }
 
 // FakeAt is the time of every operation in the fake: 2027-01-15T08:00:00Z.
@@ -58,9 +58,9 @@ func (n *Node) WithAccounts() *Node {
 }
 
 // ApplyOps implements api.Node.
-func (n *Node) ApplyOps(_ context.Context, by, requestID string, ttl time.Duration, ops []account.Op) (account.Outcome, error) {
+func (n *Node) ApplyOps(_ context.Context, by account.Caller, requestID string, ttl time.Duration, ops []account.Op) (account.Outcome, error) {
 	a := &n.Accounts
-	a.By, a.Request, a.Ttl, a.Ops = by, requestID, ttl, ops
+	a.By, a.Owner, a.Request, a.Ttl, a.Ops = by.By, by.Owner, requestID, ttl, ops
 	return a.Outcome, a.Err
 }
 

@@ -90,8 +90,8 @@ func TestApplyOpsHandsOn(t *testing.T) {
 	if fmt.Sprintf("%+v %+v", *a.Ops[0].Policy, a.Ops[1]) != fmt.Sprintf("%+v %+v", *want[0].Policy, want[1]) || a.Ops[0].Account != apitest.Alice || a.Ops[0].Delta != -1 || a.Ops[0].Rule != nil {
 		t.Errorf("got %+v", a.Ops)
 	}
-	if a.By != "user:alice" || a.Request != "r1" || a.Ttl != time.Minute {
-		t.Errorf("by %q, request %q, ttl %v", a.By, a.Request, a.Ttl)
+	if a.By != "user:alice" || a.Request != "r1" || a.Ttl != time.Minute || a.Owner != "address:127.0.0.1" { // an identity that is not proven owns nothing
+		t.Errorf("by %q, request %q, ttl %v, for %q", a.By, a.Request, a.Ttl, a.Owner)
 	}
 	send(`{"ops":[`+buildOp+`]}`, "X-Forwarded-User", "proxy")
 	if a.By != "proxy" || a.Request != "" || a.Ttl != account.DefaultTTL {
@@ -107,8 +107,8 @@ func TestApplyOpsHandsOn(t *testing.T) {
 		t.Errorf("stale %v, %v", a.Stale, err)
 	}
 	req := &quoratev1.ApplyOpsRequest{RequestIdTtl: durationpb.New(time.Hour), Ops: []*quoratev1.Op{{AccountId: api.AccountIDProto(apitest.Alice), RelativeTo: quoratev1.RelativeTo_RELATIVE_TO_LIMIT}}}
-	if res, err := c.ApplyOps(ctx, req); err != nil || !res.Applied || a.By != "user:carl" || a.Ttl != time.Hour || a.Ops[0].RelativeTo != account.Limit {
-		t.Errorf("%v %v by %q ttl %v ops %v", res, err, a.By, a.Ttl, a.Ops)
+	if res, err := c.ApplyOps(ctx, req); err != nil || !res.Applied || a.By != "user:carl" || a.Owner != "address:bufconn" || a.Ttl != time.Hour || a.Ops[0].RelativeTo != account.Limit {
+		t.Errorf("%v %v by %q for %q ttl %v ops %v", res, err, a.By, a.Owner, a.Ttl, a.Ops)
 	}
 }
 

@@ -110,7 +110,7 @@ func ordinary[Q, R any, PQ interface {
 			if err := api.AuthorizeRequest(req.Context(), q); err != nil {
 				return 0, err
 			}
-			res, err := serve(authorContext(req), q)
+			res, err := serve(api.WithAddress(authorContext(req), req.RemoteAddr), q)
 			if err != nil {
 				return 0, err
 			}

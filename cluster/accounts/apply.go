@@ -15,10 +15,10 @@ import (
 //
 // It returns an [*UnavailableError] that says whether the operations may have been applied. If ctx
 // has no deadline, the call times out after ten seconds.
-func (s *Service) ApplyOps(ctx context.Context, by, requestID string, ttl time.Duration, ops []account.Op) (account.Outcome, error) {
+func (s *Service) ApplyOps(ctx context.Context, by account.Caller, requestID string, ttl time.Duration, ops []account.Op) (account.Outcome, error) {
 	ctx, cancel := s.limited(ctx)
 	defer cancel()
-	out, err := s.applyOps(ctx, account.Request{By: by, ID: requestID, TTL: ttl, Ops: ops})
+	out, err := s.applyOps(ctx, by.Owner, account.Request{By: by.By, ID: requestID, TTL: ttl, Ops: ops})
 	name := codeName(out.Code)
 	switch {
 	case err != nil:
@@ -30,7 +30,7 @@ func (s *Service) ApplyOps(ctx context.Context, by, requestID string, ttl time.D
 	return out, err
 }
 
-func (s *Service) applyOps(ctx context.Context, r account.Request) (account.Outcome, error) {
+func (s *Service) applyOps(ctx context.Context, owner string, r account.Request) (account.Outcome, error) {
 	if len(r.Ops) == 0 || len(r.Ops) > account.MaxOps {
 		return account.Outcome{}, fmt.Errorf("%w: %d operations; 1 to %d", errRefused, len(r.Ops), account.MaxOps)
 	}
@@ -39,7 +39,7 @@ func (s *Service) applyOps(ctx context.Context, r account.Request) (account.Outc
 	if r.Ops, err = s.withRules(ctx, r.Ops); err != nil {
 		return account.Outcome{}, err
 	}
-	parts := s.split(&r)
+	parts := s.split(owner, &r)
 	if len(parts) > 1 {
 		return s.transact(ctx, parts)
 	}
@@ -81,6 +81,7 @@ func (s *Service) withRules(ctx context.Context, ops []account.Op) ([]account.Op
 // part is the part of a call that concerns one range.
 type part struct {
 	id      quota.RangeID
+	owner   string // of the call; of the first one if there are more
 	request account.Request
 	more    []account.Request // requests of other calls on the same accounts, committed with this one
 	out     account.Outcome   // holds the results of request and then of each in more
@@ -101,7 +102,7 @@ func (p *part) at(call int) *account.Request {
 
 // split divides a call by range. If the call spans several ranges, it puts the range of the lowest
 // account first: the home. So calls on the same accounts have the same home.
-func (s *Service) split(r *account.Request) []part {
+func (s *Service) split(owner string, r *account.Request) []part {
 	var parts []part
 	place := map[quota.RangeID]int{}
 	for i := range r.Ops {
@@ -110,7 +111,7 @@ func (s *Service) split(r *account.Request) []part {
 		if !ok {
 			at = len(parts)
 			place[id] = at
-			parts = append(parts, part{id: id, request: account.Request{By: r.By, ID: r.ID, Hash: r.Hash, TTL: r.TTL}})
+			parts = append(parts, part{id: id, owner: owner, request: account.Request{By: r.By, ID: r.ID, Hash: r.Hash, TTL: r.TTL}})
 		}
 		q := &parts[at].request
 		q.Ops = append(q.Ops, r.Ops[i])
@@ -140,7 +141,7 @@ func (s *Service) applyHere(ctx context.Context, p *part) (account.Outcome, erro
 	for try := 0; ; try++ {
 		var out account.Outcome
 		var err error
-		out, doubt, err = s.submitTracked(ctx, p.id, &cmd, retry{unknown: p.request.ID != ""}, doubt)
+		out, doubt, err = s.submitTracked(ctx, p.id, p.owner, &cmd, retry{unknown: p.request.ID != ""}, doubt)
 		if err == nil && out.Code == account.Held {
 			ended := s.resolve(ctx, p.id, out.Holder)
 			if tx == (account.TxID{}) {
@@ -168,20 +169,20 @@ func final(c account.Code) bool {
 // retry says after which errors to retry a command. After errNotLeader, it is always retried.
 type retry struct{ unknown, overloaded bool }
 
-// submit sends a command to the leader of a range and retries, through elections, until ctx ends.
+// submit sends a command of this node to the leader of a range and retries, through elections, until ctx ends.
 // It returns an *UnavailableError, or an error that a retry cannot fix.
 func (s *Service) submit(ctx context.Context, r quota.RangeID, c *account.Command, again retry) (account.Outcome, error) {
-	out, _, err := s.submitTracked(ctx, r, c, again, false)
+	out, _, err := s.submitTracked(ctx, r, "", c, again, false)
 	return out, err
 }
 
-// submitTracked is like submit, and also reports as doubt whether a try other than the answered one
+// submitTracked is like submit, but the command counts for an owner, and it also reports as doubt whether a try other than the answered one
 // may have been applied or may still be. before carries that doubt over from the caller's earlier
 // tries.
-func (s *Service) submitTracked(ctx context.Context, r quota.RangeID, c *account.Command, again retry, before bool) (out account.Outcome, doubt bool, err error) {
+func (s *Service) submitTracked(ctx context.Context, r quota.RangeID, owner string, c *account.Command, again retry, before bool) (out account.Outcome, doubt bool, err error) {
 	doubt = before
 	for try := 0; ; try++ {
-		out, err = s.queues[r].once(ctx, c)
+		out, err = s.queues[r].once(ctx, owner, c)
 		switch {
 		case err == nil:
 			return out, doubt, nil

@@ -3,6 +3,7 @@ package accounts
 import (
 	"context"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -175,6 +176,9 @@ func (s *Service) together(w *attempts, calls []*call) {
 	alone := err == nil && out.Code != account.Done
 	if alone {
 		s.apart.note(parts)
+	}
+	if u := (*UnavailableError)(nil); errors.As(err, &u) && u.Overloaded && !u.Unknown && len(calls) > 1 {
+		alone, err = true, nil // the bundle counts for the owner of its first call: the others may have room
 	}
 	for k, c := range calls {
 		c.err, c.alone = err, alone

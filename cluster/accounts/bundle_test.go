@@ -32,7 +32,7 @@ func TestBundle(t *testing.T) {
 			if i%2 == 0 {
 				slices.Reverse(mine)
 			}
-			out, err := c.nodes[node%3].ApplyOps(t.Context(), "me", strconv.Itoa(i), 0, mine)
+			out, err := c.nodes[node%3].ApplyOps(t.Context(), account.Caller{By: "me"}, strconv.Itoa(i), 0, mine)
 			if err != nil || out.Code != want {
 				t.Errorf("call %d: %+v, %v", i, out, err)
 			}
@@ -118,7 +118,7 @@ func bundleModel(t *testing.T, seed uint64) {
 			for i := range each {
 				for { // until it gets an answer
 					ctx, cancel := context.WithTimeout(t.Context(), time.Duration(1+c)*100*time.Millisecond)
-					out, err := w.ApplyOps(ctx, "me", fmt.Sprint(c, " ", i), 0, ops)
+					out, err := w.ApplyOps(ctx, account.Caller{By: "me"}, fmt.Sprint(c, " ", i), 0, ops)
 					cancel()
 					if err == nil && (out.Code == account.Done || out.Code == account.Repeated) {
 						done.Add(1)
@@ -168,7 +168,7 @@ func TestBundleLeft(t *testing.T) {
 				ops := in(2)
 				for i := range ops {
 					ops[i].Options = account.IgnorePolicyBounds
-					if _, err := w.ApplyOps(t.Context(), "me", "", 0, ops[i:i+1]); err != nil {
+					if _, err := w.ApplyOps(t.Context(), account.Caller{By: "me"}, "", 0, ops[i:i+1]); err != nil {
 						t.Fatal(err)
 					}
 					ops[i].RelativeTo = account.Balance
@@ -187,7 +187,7 @@ func TestBundleLeft(t *testing.T) {
 				var wg sync.WaitGroup
 				call := func(ctx context.Context, i int) {
 					wg.Go(func() {
-						out, err := w.ApplyOps(ctx, "me", strconv.Itoa(i), 0, ops)
+						out, err := w.ApplyOps(ctx, account.Caller{By: "me"}, strconv.Itoa(i), 0, ops)
 						if errs[i] = err; err == nil && out.Code != account.Done {
 							t.Errorf("call %d: %+v", i, out)
 						}

@@ -97,7 +97,7 @@ func TestClockOfTheLeaderAhead(t *testing.T) {
 		ref := &account.PolicyRef{Config: account.ConfigID{App: "a", Realm: "r", Version: "#1"}, Key: account.PolicyKey{Name: "n", Resource: "x"}}
 		apply := func(request string, delta int64) (account.Code, int64) {
 			t.Helper()
-			out, err := w.ApplyOps(t.Context(), "me", request, time.Hour, []account.Op{{Account: id, Policy: ref, Delta: delta}})
+			out, err := w.ApplyOps(t.Context(), account.Caller{By: "me"}, request, time.Hour, []account.Op{{Account: id, Policy: ref, Delta: delta}})
 			if err != nil {
 				t.Fatal(err)
 			}

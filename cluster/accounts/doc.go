@@ -59,12 +59,18 @@
 //
 // # Bounds
 //
+// Owners are the callers of a node (account.Caller), as far as that node knows them. What a node
+// forwards counts at the leader for that node: its callers have shared its queue and its lines before.
+// A bundle counts for the owner of its first call; if it finds no room, its calls continue one by one.
+//
 //   - Calls in line at their coordinator: 4096, and 16 MiB of account names. The same for turns at the
-//     ranges that a node leads. Calls beyond that continue without a line.
+//     ranges that a node leads. Calls beyond that continue without a line. Owners share the 4096
+//     (fairshare.PerFree).
 //   - Calls in a bundle: 64, with at most 1000 operations and 256 KiB.
 //   - A Forget waits up to 20 ms for other commands to share an entry with.
-//   - Commands waiting at the leader of a range: 4096. More are refused as overloaded, with nothing
-//     applied.
+//   - Commands waiting for a range, at its leader or at a node that forwards them: 4096, which owners
+//     share too. More are refused as overloaded, with nothing applied. What ends a call counts for no
+//     owner.
 //   - An entry or a message: 512 commands, 1 MiB, or as many as can be answered in 12 MiB, whichever
 //     comes first, but always at least one.
 //   - Entries of a range in flight: 2.

@@ -63,7 +63,7 @@ func TestCallerLeaves(t *testing.T) {
 						time.Sleep(time.Millisecond) // let the coordinator act first, where it can
 					}
 					ops := in(ranges)
-					out, err := w.ApplyOps(ctx, "me", "r1", 0, ops)
+					out, err := w.ApplyOps(ctx, account.Caller{By: "me"}, "r1", 0, ops)
 					close(left)
 					if !met.Load() || err == nil {
 						t.Fatalf("met %v: %+v, %v", met.Load(), out, err)
@@ -90,7 +90,7 @@ func TestCommitsNothingUnprepared(t *testing.T) {
 		w.Start()
 		w.StopAt(func(step string, _ quota.RangeID) bool { return step == "prepare" })
 		ops := in(ranges)
-		if out, err := w.ApplyOps(t.Context(), "me", "r1", 0, ops); err == nil {
+		if out, err := w.ApplyOps(t.Context(), account.Caller{By: "me"}, "r1", 0, ops); err == nil {
 			t.Errorf("two of three ranges were not reached: %+v", out)
 		}
 		time.Sleep(10 * time.Second) // longer than an undecided transaction is left alone
@@ -117,12 +117,12 @@ func TestRefusedInDoubt(t *testing.T) {
 		}
 		ops := add("x")
 		ops[0].RelativeTo = account.Balance // the account does not exist
-		out, err := w.ApplyOps(t.Context(), "me", "r1", 0, ops)
+		out, err := w.ApplyOps(t.Context(), account.Caller{By: "me"}, "r1", 0, ops)
 		var u *UnavailableError
 		if !errors.As(err, &u) || !u.Unknown {
 			t.Errorf("with a doubt: %+v, %v", out, err)
 		}
-		if out, err := w.ApplyOps(t.Context(), "me", "r2", 0, ops); err != nil || out.Code != account.Failed {
+		if out, err := w.ApplyOps(t.Context(), account.Caller{By: "me"}, "r2", 0, ops); err != nil || out.Code != account.Failed {
 			t.Errorf("without: %+v, %v", out, err)
 		}
 	})

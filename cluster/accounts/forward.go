@@ -34,8 +34,9 @@ func (q *queue) forward(leader quota.NodeID, batch []*pending) {
 	}
 }
 
-// passed carries out commands that another node forwarded.
-func (s *Service) passed(ctx context.Context, c *peerv1.CallAccounts) *peerv1.CallAccountsResult {
+// passed carries out commands that another node forwarded. They count for that node: its callers share its own queue,
+// and are not known here.
+func (s *Service) passed(ctx context.Context, from quota.NodeID, c *peerv1.CallAccounts) *peerv1.CallAccountsResult {
 	out := &peerv1.CallAccountsResult{}
 	_, commands, err := account.DecodeBatch(c.GetBatch())
 	if err != nil || int(c.GetRange()) >= s.cfg.Ranges || len(commands) > maxBatch {
@@ -44,7 +45,7 @@ func (s *Service) passed(ctx context.Context, c *peerv1.CallAccounts) *peerv1.Ca
 	q := &s.queues[c.GetRange()]
 	batch := make([]*pending, len(commands))
 	for i := range commands {
-		batch[i] = newPending(commands[i], true)
+		batch[i] = newPending(commands[i], ownerOf(from), true)
 		if err := q.push(batch[i]); err != nil {
 			batch[i].err = err
 			close(batch[i].done)
@@ -56,3 +57,6 @@ func (s *Service) passed(ctx context.Context, c *peerv1.CallAccounts) *peerv1.Ca
 	}
 	return out
 }
+
+// ownerOf returns the owner of what another node sends for its callers.
+func ownerOf(n quota.NodeID) string { return "node:" + string(n) }

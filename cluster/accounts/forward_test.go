@@ -59,11 +59,11 @@ func TestAnswerLost(t *testing.T) {
 					f.Service = New(Config{Self: "n2", Ranges: 1, Node: f})
 					t.Cleanup(f.Close)
 					ops := add("x")
-					if out, err := w.ApplyOps(t.Context(), "me", "", 0, ops); err != nil || out.Code != account.Done {
+					if out, err := w.ApplyOps(t.Context(), account.Caller{By: "me"}, "", 0, ops); err != nil || out.Code != account.Done {
 						t.Fatalf("%+v, %v", out, err)
 					}
 					ops[0].RelativeTo = account.Balance
-					out, err := f.ApplyOps(t.Context(), "me", id, 0, ops)
+					out, err := f.ApplyOps(t.Context(), account.Caller{By: "me"}, id, 0, ops)
 					var u *UnavailableError
 					switch {
 					case id == "" && (!errors.As(err, &u) || !u.Unknown):
@@ -107,7 +107,7 @@ func TestLargeAnswers(t *testing.T) {
 			Key:    account.PolicyKey{Namespace: long("n"), Name: long("m"), Resource: "u"},
 		}
 		one[0].Delta = 0
-		if out, err := w.ApplyOps(t.Context(), "me", "", 0, one); err != nil || out.Code != account.Done {
+		if out, err := w.ApplyOps(t.Context(), account.Caller{By: "me"}, "", 0, one); err != nil || out.Code != account.Done {
 			t.Fatalf("%+v, %v", out, err)
 		}
 		ops := make([]account.Op, account.MaxOps)
@@ -118,7 +118,7 @@ func TestLargeAnswers(t *testing.T) {
 		done := make(chan error, calls)
 		for range calls {
 			go func() {
-				out, err := f.ApplyOps(t.Context(), "me", "", 0, ops)
+				out, err := f.ApplyOps(t.Context(), account.Caller{By: "me"}, "", 0, ops)
 				if err == nil && out.Code != account.Done {
 					err = fmt.Errorf("code %v", out.Code)
 				}

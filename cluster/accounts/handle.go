@@ -12,13 +12,13 @@ import (
 
 // AddCalls registers the calls that this service answers for other nodes.
 func (s *Service) AddCalls(t peercall.Table) {
-	peercall.Handle(t, tryLimit, func(ctx context.Context, _ quota.NodeID, c *peerv1.CallAccounts) (*peerv1.CallAccountsResult, error) {
+	peercall.Handle(t, tryLimit, func(ctx context.Context, from quota.NodeID, c *peerv1.CallAccounts) (*peerv1.CallAccountsResult, error) {
 		ctx, end := s.limited(ctx)
 		defer end()
-		return s.passed(ctx, c), nil
+		return s.passed(ctx, from, c), nil
 	})
-	peercall.Handle(t, tryLimit, func(_ context.Context, _ quota.NodeID, c *peerv1.CallTurn) (*peerv1.CallTurnResult, error) {
-		return s.turnFor(c), nil
+	peercall.Handle(t, tryLimit, func(_ context.Context, from quota.NodeID, c *peerv1.CallTurn) (*peerv1.CallTurnResult, error) {
+		return s.turnFor(from, c), nil
 	})
 	peercall.Handle(t, tryLimit, func(ctx context.Context, _ quota.NodeID, c *peerv1.CallReadAccounts) (*peerv1.CallReadAccountsResult, error) {
 		ctx, end := s.limited(ctx)

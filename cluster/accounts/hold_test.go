@@ -29,7 +29,7 @@ func TestHold(t *testing.T) {
 			t.Helper()
 			var batch []*pending
 			for _, c := range commands {
-				batch = append(batch, newPending(c, false))
+				batch = append(batch, newPending(c, "", false))
 			}
 			pass, leave := g.enter(batch)
 			leave()
@@ -72,7 +72,7 @@ func TestHold(t *testing.T) {
 func TestHoldWaits(t *testing.T) {
 	s := &Service{queues: make([]queue, 1)}
 	g := &s.queues[0].gate
-	_, leave := g.enter([]*pending{newPending(account.Command{Forget: &account.TxID{}}, false)})
+	_, leave := g.enter([]*pending{newPending(account.Command{Forget: &account.TxID{}}, "", false)})
 	if g.passing.TryLock() {
 		t.Error("the gate is free while a step is under way")
 	}

@@ -7,16 +7,23 @@ import (
 	"time"
 
 	"github.com/quorate/quorate/internal/account"
+	"github.com/quorate/quorate/internal/fairshare"
 )
 
 // lines makes calls that change the same accounts wait for each other: each account admits one call
 // at a time and the others follow in order of arrival, instead of aborting each other. A node has
 // one for the transactions that it coordinates, and one for the ranges that it leads (turns).
 type lines struct {
-	mu      sync.Mutex
-	of      map[account.ID][]chan struct{} // waiting calls of each account that has a call under way
-	waiting int                            // calls in all lines
-	bytes   int                            // size of the names in of
+	mu     sync.Mutex
+	of     map[account.ID][]waiter // waiting calls of each account that has a call under way
+	places *fairshare.Pool         // one for each waiter, shared among owners; nil before the first
+	bytes  int                     // size of the names in of
+}
+
+// waiter is a call in a line.
+type waiter struct {
+	turn  chan struct{} // closed when its turn comes
+	owner string
 }
 
 // Bounds of the lines. Waiting in line only avoids conflicts, so a call continues without it when a
@@ -36,7 +43,7 @@ func (l *lines) enter(ctx context.Context, parts []part) (leave func()) {
 	for i := range parts {
 		ids = append(ids, parts[i].accounts()...)
 	}
-	leave, _ = l.enterAll(ctx, ids)
+	leave, _ = l.enterAll(ctx, parts[0].owner, ids)
 	return leave
 }
 
@@ -52,12 +59,12 @@ func (p *part) accounts() []account.ID {
 // enterAll waits for one account after the other, in the same order for all calls, so that no two
 // calls wait for each other. all is false if ctx ended or a bound was reached before it was the
 // call's turn at every account; the caller must call leave in any case.
-func (l *lines) enterAll(ctx context.Context, ids []account.ID) (leave func(), all bool) {
+func (l *lines) enterAll(ctx context.Context, owner string, ids []account.ID) (leave func(), all bool) {
 	ids = slices.Clone(ids)
 	slices.SortFunc(ids, account.ID.Compare)
 	ids = slices.Compact(ids)
 	had := 0
-	for had < len(ids) && l.wait(ctx, ids[had]) {
+	for had < len(ids) && l.wait(ctx, owner, ids[had]) {
 		had++
 	}
 	return func() {
@@ -76,25 +83,24 @@ func (l *lines) busy(id account.ID) bool {
 }
 
 // wait waits until the account is free. It returns false if ctx ends first, or a bound is reached.
-func (l *lines) wait(ctx context.Context, id account.ID) bool {
+func (l *lines) wait(ctx context.Context, owner string, id account.ID) bool {
 	l.mu.Lock()
+	if l.of == nil {
+		l.of, l.places = map[account.ID][]waiter{}, fairshare.NewPerFree(maxInLine)
+	}
 	line, busy := l.of[id]
-	if busy && l.waiting >= maxInLine || !busy && l.bytes+sizeOfID(&id) > maxLineBytes {
+	if busy && l.places.Take(owner, 1) != fairshare.NotFull || !busy && l.bytes+sizeOfID(&id) > maxLineBytes {
 		l.mu.Unlock()
 		return false
 	}
 	if !busy {
-		if l.of == nil {
-			l.of = map[account.ID][]chan struct{}{}
-		}
 		l.of[id] = nil
 		l.bytes += sizeOfID(&id)
 		l.mu.Unlock()
 		return true
 	}
 	turn := make(chan struct{})
-	l.of[id] = append(line, turn)
-	l.waiting++
+	l.of[id] = append(line, waiter{turn, owner})
 	l.mu.Unlock()
 	select {
 	case <-turn:
@@ -104,12 +110,12 @@ func (l *lines) wait(ctx context.Context, id account.ID) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	line = l.of[id]
-	at := slices.Index(line, turn)
+	at := slices.IndexFunc(line, func(w waiter) bool { return w.turn == turn })
 	if at < 0 {
 		return true // its turn came just now
 	}
 	l.of[id] = slices.Delete(line, at, at+1)
-	l.waiting--
+	l.places.Give(owner, 1)
 	return false
 }
 
@@ -123,7 +129,7 @@ func (l *lines) pass(id account.ID) {
 		l.bytes -= sizeOfID(&id)
 		return
 	}
-	close(line[0])
+	close(line[0].turn)
 	l.of[id] = line[1:]
-	l.waiting--
+	l.places.Give(line[0].owner, 1)
 }

@@ -32,7 +32,7 @@ func TestLine(t *testing.T) {
 			ops[i].RelativeTo, ops[i].Options = account.Balance, account.IgnorePolicyBounds
 			zero := ops[i]
 			zero.RelativeTo, zero.Delta = account.Zero, 0
-			if out, err := w.ApplyOps(t.Context(), "me", "", 0, []account.Op{zero}); err != nil || out.Code != account.Done {
+			if out, err := w.ApplyOps(t.Context(), account.Caller{By: "me"}, "", 0, []account.Op{zero}); err != nil || out.Code != account.Done {
 				t.Fatalf("%+v, %v", out, err)
 			}
 		}
@@ -42,7 +42,7 @@ func TestLine(t *testing.T) {
 			mine[0], mine[i%ranges] = mine[i%ranges], mine[0]
 			mine = append(mine, add(fmt.Sprint("mine", i))...)
 			go func() {
-				out, err := w.ApplyOps(t.Context(), "me", strconv.Itoa(i), 0, mine)
+				out, err := w.ApplyOps(t.Context(), account.Caller{By: "me"}, strconv.Itoa(i), 0, mine)
 				if err == nil && out.Code != account.Done {
 					err = fmt.Errorf("code %v", out.Code)
 				}
@@ -84,8 +84,8 @@ func TestLineBounds(t *testing.T) {
 		synctest.Wait()
 		began := time.Now()
 		l.enter(t.Context(), call("busy"))()
-		if d := time.Since(began); d != 0 || l.waiting != maxInLine {
-			t.Errorf("one more waited %v behind %d, want not at all behind %d", d, l.waiting, maxInLine)
+		if d := time.Since(began); d != 0 || l.places.Held() != maxInLine {
+			t.Errorf("one more waited %v behind %d, want not at all behind %d", d, l.places.Held(), maxInLine)
 		}
 		first()
 		synctest.Wait()
@@ -99,8 +99,8 @@ func TestLineBounds(t *testing.T) {
 		for _, leave := range held {
 			leave()
 		}
-		if len(l.of) != 0 || l.waiting != 0 || l.bytes != 0 {
-			t.Errorf("left: %d lines, %d that wait, %d bytes", len(l.of), l.waiting, l.bytes)
+		if len(l.of) != 0 || l.places.Held() != 0 || l.bytes != 0 {
+			t.Errorf("left: %d lines, %d that wait, %d bytes", len(l.of), l.places.Held(), l.bytes)
 		}
 	})
 }

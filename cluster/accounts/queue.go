@@ -10,6 +10,7 @@ import (
 
 	raftlogv1 "github.com/quorate/quorate/api/gen/quorate/raftlog/v1"
 	"github.com/quorate/quorate/internal/account"
+	"github.com/quorate/quorate/internal/fairshare"
 	"github.com/quorate/quorate/internal/quota"
 	"github.com/quorate/quorate/internal/snapshotio"
 )
@@ -24,33 +25,40 @@ type queue struct {
 
 	mu      sync.Mutex
 	waiting []*pending
-	flying  int  // committing goroutines
-	ripe    bool // the waiting Forgets have waited long enough
-	timer   bool // runs until they have
+	places  *fairshare.Pool // one for each waiting command, shared among owners
+	flying  int             // committing goroutines
+	ripe    bool            // the waiting Forgets have waited long enough
+	timer   bool            // runs until they have
 }
 
 // pending is a waiting command. out and err are set before done is closed.
 type pending struct {
 	cmd    account.Command
-	size   int  // bytes, estimated
-	answer int  // maximum bytes of the outcome
-	passed bool // forwarded by another node, so it is not forwarded again
-	sent   bool // in an entry or a message; guarded by queue.mu
+	owner  string // whom its place counts for; "" for what ends a call, and for this node's own
+	size   int    // bytes, estimated
+	answer int    // maximum bytes of the outcome
+	passed bool   // forwarded by another node, so it is not forwarded again
+	sent   bool   // in an entry or a message; guarded by queue.mu
 	out    account.Outcome
 	err    error
 	done   chan struct{}
 }
 
-func newPending(c account.Command, passed bool) *pending {
+// newPending returns a command of an owner. What ends a call counts for nobody, so that what an owner has begun can end
+// while its share is used up.
+func newPending(c account.Command, owner string, passed bool) *pending {
 	p := &pending{cmd: c, size: sizeOf(&c), passed: passed, done: make(chan struct{})}
+	if c.Apply != nil || c.Begin != nil || c.Prepare != nil {
+		p.owner = owner
+	}
 	p.answer = answerOf(&c, p.size)
 	return p
 }
 
 // once tries to have a command carried out once. errNotLeader and errOverloaded mean that it was
 // not applied and never will be.
-func (q *queue) once(ctx context.Context, c *account.Command) (account.Outcome, error) {
-	p := newPending(*c, false)
+func (q *queue) once(ctx context.Context, owner string, c *account.Command) (account.Outcome, error) {
+	p := newPending(*c, owner, false)
 	if err := q.push(p); err != nil {
 		return account.Outcome{}, err
 	}
@@ -73,8 +81,11 @@ func (q *queue) await(ctx context.Context, p *pending) error {
 func (q *queue) push(p *pending) error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if len(q.waiting) >= maxQueue {
+	if full := q.places.Take(p.owner, 1); full != fairshare.NotFull {
 		q.service.stats.overloads.Inc()
+		if full == fairshare.Each {
+			return fmt.Errorf("%w: %d for range %d, of which %s has as many as one caller may", errOverloaded, len(q.waiting), q.id, p.owner)
+		}
 		return fmt.Errorf("%w: %d for range %d; at most %d", errOverloaded, len(q.waiting), q.id, maxQueue)
 	}
 	if p.cmd.Forget != nil {
@@ -83,6 +94,7 @@ func (q *queue) push(p *pending) error {
 			time.AfterFunc(forgetPause, q.ripen)
 		}
 	} else if !q.fly() {
+		q.places.Give(p.owner, 1)
 		return fmt.Errorf("%w: %w", errNotLeader, errClosing)
 	}
 	q.waiting = append(q.waiting, p)
@@ -129,7 +141,10 @@ func (q *queue) leave(ctx context.Context, p *pending) error {
 	if p.sent {
 		return fmt.Errorf("%w: %w", errUnknown, context.Cause(ctx))
 	}
-	q.waiting = slices.DeleteFunc(q.waiting, func(other *pending) bool { return other == p })
+	if at := slices.Index(q.waiting, p); at >= 0 { // otherwise push has refused it
+		q.waiting = slices.Delete(q.waiting, at, at+1)
+		q.places.Give(p.owner, 1)
+	}
 	return fmt.Errorf("%w: %w", errNotLeader, context.Cause(ctx))
 }
 
@@ -170,6 +185,7 @@ func (q *queue) next() []*pending {
 	q.waiting = slices.Delete(q.waiting, 0, n)
 	for _, p := range batch {
 		p.sent = true
+		q.places.Give(p.owner, 1)
 	}
 	return batch
 }

@@ -159,7 +159,7 @@ func TestQueueBound(t *testing.T) {
 		w.hold = make(chan struct{})
 		results := make(chan error, 2*maxQueue)
 		call := func(i int) {
-			out, err := w.ApplyOps(t.Context(), "me", "", 0, add(fmt.Sprint("x", i)))
+			out, err := w.ApplyOps(t.Context(), account.Caller{By: "me"}, "", 0, add(fmt.Sprint("x", i)))
 			if err == nil && out.Code != account.Done {
 				err = fmt.Errorf("%+v", out)
 			}
@@ -177,7 +177,7 @@ func TestQueueBound(t *testing.T) {
 			t.Fatalf("%d wait, %d entries are under way", n, len(w.entries))
 		}
 		var u *UnavailableError
-		if _, err := w.ApplyOps(t.Context(), "me", "", 0, add("y")); !errors.As(err, &u) || !u.Overloaded || u.Unknown {
+		if _, err := w.ApplyOps(t.Context(), account.Caller{By: "me"}, "", 0, add("y")); !errors.As(err, &u) || !u.Overloaded || u.Unknown {
 			t.Errorf("beyond the bound: %v", err)
 		}
 		close(w.hold)
@@ -208,7 +208,7 @@ func TestQueueBytes(t *testing.T) {
 		done := make(chan error, calls)
 		for range calls {
 			go func() {
-				_, err := w.ApplyOps(t.Context(), "me", "", 0, ops)
+				_, err := w.ApplyOps(t.Context(), account.Caller{By: "me"}, "", 0, ops)
 				done <- err
 			}()
 		}
@@ -243,7 +243,7 @@ func TestOutcomeNotKnown(t *testing.T) {
 						}
 						return nil, false
 					}
-					out, err := w.ApplyOps(t.Context(), "me", id, 0, add("x"))
+					out, err := w.ApplyOps(t.Context(), account.Caller{By: "me"}, id, 0, add("x"))
 					var u *UnavailableError
 					switch {
 					case id == "" && (!errors.As(err, &u) || !u.Unknown || !u.NoLeader()):
@@ -268,12 +268,12 @@ func TestNothingDoneIsRepeated(t *testing.T) {
 			}
 			return nil, false
 		}
-		if out, err := w.ApplyOps(t.Context(), "me", "", 0, add("x")); err != nil || out.Code != account.Done {
+		if out, err := w.ApplyOps(t.Context(), account.Caller{By: "me"}, "", 0, add("x")); err != nil || out.Code != account.Done {
 			t.Errorf("%+v, %v", out, err)
 		}
 		start = start.Add(time.Hour) // never succeeds again
 		called := time.Now()
-		_, err := w.ApplyOps(t.Context(), "me", "", 0, add("x"))
+		_, err := w.ApplyOps(t.Context(), account.Caller{By: "me"}, "", 0, add("x"))
 		var u *UnavailableError
 		if !errors.As(err, &u) || u.Unknown || time.Since(called) != callLimit {
 			t.Errorf("after %v: %v", time.Since(called), err)
@@ -290,12 +290,12 @@ func TestLeaving(t *testing.T) {
 		w := newWorld(t)
 		w.hold = make(chan struct{})
 		for range maxFlying {
-			go func() { _, _ = w.ApplyOps(t.Context(), "me", "", 0, add("x")) }()
+			go func() { _, _ = w.ApplyOps(t.Context(), account.Caller{By: "me"}, "", 0, add("x")) }()
 			synctest.Wait()
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		_, err := w.ApplyOps(ctx, "me", "", 0, add("y"))
+		_, err := w.ApplyOps(ctx, account.Caller{By: "me"}, "", 0, add("y"))
 		var u *UnavailableError
 		if !errors.As(err, &u) || u.Unknown {
 			t.Errorf("it was in no entry: %v", err)
@@ -311,7 +311,7 @@ func TestLeaving(t *testing.T) {
 func TestClosedService(t *testing.T) {
 	w := newWorld(t)
 	w.Close()
-	if _, err := w.ApplyOps(t.Context(), "me", "", 0, add("x")); err == nil {
+	if _, err := w.ApplyOps(t.Context(), account.Caller{By: "me"}, "", 0, add("x")); err == nil {
 		t.Error("it was applied")
 	}
 }

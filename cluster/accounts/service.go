@@ -12,6 +12,7 @@ import (
 
 	peerv1 "github.com/quorate/quorate/api/gen/quorate/peer/v1"
 	"github.com/quorate/quorate/internal/account"
+	"github.com/quorate/quorate/internal/fairshare"
 	"github.com/quorate/quorate/internal/quota"
 	"github.com/quorate/quorate/shard"
 )
@@ -133,7 +134,7 @@ func New(cfg Config) *Service {
 	}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	for r := range s.queues {
-		s.queues[r].service, s.queues[r].id = s, quota.RangeID(r)
+		s.queues[r].service, s.queues[r].id, s.queues[r].places = s, quota.RangeID(r), fairshare.NewPerFree(maxQueue)
 	}
 	for _, r := range cfg.Replicas {
 		r.countInto(&s.tally)

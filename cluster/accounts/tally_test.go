@@ -76,7 +76,7 @@ func TestTally(t *testing.T) {
 				w := newWorld(t)
 				w.rule, w.fail = &account.Policy{Default: 10, Limit: 10}, tc.fail
 				tc.calls(func(id string, ops ...account.Op) {
-					if _, err := w.ApplyOps(t.Context(), "me", id, 0, ops); err != nil {
+					if _, err := w.ApplyOps(t.Context(), account.Caller{By: "me"}, id, 0, ops); err != nil {
 						t.Errorf("call %s: %v", id, err)
 					}
 				})
@@ -102,7 +102,7 @@ func TestTallyReplay(t *testing.T) {
 		w.logged = func(batch []byte) { log = append(log, batch) }
 		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
 		defer cancel()
-		if out, err := w.ApplyOps(ctx, "me", "1", 0, []account.Op{takes("x", 3, &day)}); err == nil {
+		if out, err := w.ApplyOps(ctx, account.Caller{By: "me"}, "1", 0, []account.Op{takes("x", 3, &day)}); err == nil {
 			t.Fatalf("answered %+v", out)
 		}
 		if a, _ := w.taken(t); a != 0 || len(log) != 1 {
@@ -156,7 +156,7 @@ func TestTallyModel(t *testing.T) {
 						ops = append(ops, takes(fmt.Sprint("x", rng.IntN(names)), rng.Int64N(120), &day))
 					}
 					for range 1 + rng.IntN(2) { // some calls are repeated
-						out, err := w.ApplyOps(t.Context(), "me", strconv.Itoa(i), 0, ops)
+						out, err := w.ApplyOps(t.Context(), account.Caller{By: "me"}, strconv.Itoa(i), 0, ops)
 						if err != nil {
 							doubts++
 						}
@@ -243,7 +243,7 @@ func TestTallyInDoubt(t *testing.T) {
 				for i := range ops {
 					ops[i].RelativeTo, ops[i].Delta, ops[i].Options, ops[i].Policy = account.Balance, -2, 0, &day
 				}
-				if out, err := w.ApplyOps(ctx, "me", "1", 0, ops); err == nil {
+				if out, err := w.ApplyOps(ctx, account.Caller{By: "me"}, "1", 0, ops); err == nil {
 					t.Fatalf("answered %+v", out)
 				}
 				if a, _ := w.taken(t); a != 0 {

@@ -45,7 +45,7 @@ const turnLimit = 3 * time.Second
 
 // acquire waits until it is the call's turn at all of the accounts. It returns false if ctx ends
 // first, if the call leaves, or if a bound of the lines is reached.
-func (t *turns) acquire(ctx context.Context, name turnName, ids []account.ID) bool {
+func (t *turns) acquire(ctx context.Context, owner string, name turnName, ids []account.ID) bool {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	mine := &turn{cancel: cancel, ids: ids}
@@ -59,7 +59,7 @@ func (t *turns) acquire(ctx context.Context, name turnName, ids []account.ID) bo
 	}
 	t.given[name] = mine
 	t.mu.Unlock()
-	leave, all := t.lines.enterAll(ctx, ids)
+	leave, all := t.lines.enterAll(ctx, owner, ids)
 	t.mu.Lock()
 	if !all || mine.over {
 		delete(t.given, name)
@@ -142,7 +142,7 @@ func newTx() (id account.TxID) {
 func (s *Service) awaitTurn(ctx context.Context, tx account.TxID, p *part) bool {
 	leader := s.leader(p.id)
 	if leader == s.cfg.Self {
-		return s.turns.acquire(ctx, turnName{p.id, tx}, p.accounts())
+		return s.turns.acquire(ctx, p.owner, turnName{p.id, tx}, p.accounts())
 	}
 	if leader == "" {
 		return false
@@ -183,8 +183,9 @@ func (s *Service) leaveTurns(tx account.TxID, parts []part, match func(p *part) 
 	}
 }
 
-// turnFor takes or ends a turn for a call of another node.
-func (s *Service) turnFor(c *peerv1.CallTurn) *peerv1.CallTurnResult {
+// turnFor takes or ends a turn for a call of another node, for which its place in line counts: its callers share its own
+// lines, and are not known here.
+func (s *Service) turnFor(from quota.NodeID, c *peerv1.CallTurn) *peerv1.CallTurnResult {
 	out := &peerv1.CallTurnResult{}
 	r := quota.RangeID(c.GetRange())
 	if len(c.GetTx()) != len(account.TxID{}) || int(r) >= s.cfg.Ranges || len(c.GetAccounts()) > account.MaxOps {
@@ -204,7 +205,7 @@ func (s *Service) turnFor(c *peerv1.CallTurn) *peerv1.CallTurnResult {
 	}
 	ctx, cancel := context.WithTimeout(s.ctx, min(time.Duration(c.GetWaitMillis())*time.Millisecond, callLimit))
 	defer cancel()
-	out.Taken = s.turns.acquire(ctx, name, ids)
+	out.Taken = s.turns.acquire(ctx, ownerOf(from), name, ids)
 	return out
 }
 

@@ -43,7 +43,7 @@ func newLeaderAndFollowers(t *testing.T, ranges int) *leaderAndFollowers {
 	for i := range c.ops {
 		c.ops[i].Options = account.IgnorePolicyBounds
 		c.ops[i].RelativeTo, c.ops[i].Delta = account.Zero, 0
-		if out, err := c.ApplyOps(t.Context(), "me", "", 0, c.ops[i:i+1]); err != nil || out.Code != account.Done {
+		if out, err := c.ApplyOps(t.Context(), account.Caller{By: "me"}, "", 0, c.ops[i:i+1]); err != nil || out.Code != account.Done {
 			t.Fatalf("%+v, %v", out, err)
 		}
 		c.ops[i].RelativeTo, c.ops[i].Delta = account.Balance, 1
@@ -96,7 +96,7 @@ func TestTurns(t *testing.T) {
 						slices.Reverse(mine)
 					}
 					mine = append(mine, add(fmt.Sprint("mine", w))...)
-					out, err := c.nodes[w%3].ApplyOps(t.Context(), "me", fmt.Sprint(w, " ", i), 0, mine)
+					out, err := c.nodes[w%3].ApplyOps(t.Context(), account.Caller{By: "me"}, fmt.Sprint(w, " ", i), 0, mine)
 					if err != nil || out.Code != account.Done {
 						t.Errorf("%+v, %v", out, err)
 					}
@@ -146,7 +146,7 @@ func TestTurnOfOneRange(t *testing.T) {
 		for w := range 9 {
 			wg.Go(func() {
 				for i := 0; ctx.Err() == nil; i++ {
-					out, err := c.nodes[w%3].ApplyOps(t.Context(), "me", fmt.Sprint(w, " ", i), 0, c.ops)
+					out, err := c.nodes[w%3].ApplyOps(t.Context(), account.Caller{By: "me"}, fmt.Sprint(w, " ", i), 0, c.ops)
 					if err != nil || out.Code != account.Done {
 						t.Errorf("%+v, %v", out, err)
 					}
@@ -158,7 +158,7 @@ func TestTurnOfOneRange(t *testing.T) {
 		for i := range c.ops {
 			for n, node := range c.nodes {
 				before := calls.Load()
-				out, err := node.ApplyOps(t.Context(), "me", fmt.Sprint("one ", i, n), 0, c.ops[i:i+1])
+				out, err := node.ApplyOps(t.Context(), account.Caller{By: "me"}, fmt.Sprint("one ", i, n), 0, c.ops[i:i+1])
 				if err != nil || out.Code != account.Done {
 					t.Errorf("%+v, %v", out, err)
 				}
@@ -184,7 +184,7 @@ func TestTurnEnds(t *testing.T) {
 		for i := range c.ops {
 			id := c.ops[i].Account
 			names = append(names, turnName{c.rangeOf(id), newTx()})
-			if !c.Service.turns.acquire(t.Context(), names[i], []account.ID{id}) {
+			if !c.Service.turns.acquire(t.Context(), "me", names[i], []account.ID{id}) {
 				t.Fatal("no turn at a free account")
 			}
 		}
@@ -198,7 +198,7 @@ func TestTurnEnds(t *testing.T) {
 				ctx = gone
 			}
 			go func() {
-				out, err := c.nodes[w%3].ApplyOps(ctx, "me", strconv.Itoa(w), 0, c.ops)
+				out, err := c.nodes[w%3].ApplyOps(ctx, account.Caller{By: "me"}, strconv.Itoa(w), 0, c.ops)
 				if err == nil && out.Code != account.Done {
 					err = fmt.Errorf("code %v", out.Code)
 				}

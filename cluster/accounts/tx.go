@@ -126,7 +126,7 @@ func (s *Service) prepare(ctx context.Context, tx account.Tx, p *part, others []
 		p.out, p.err = account.Outcome{}, errStopped
 		return
 	}
-	p.out, p.doubt, p.err = s.submitTracked(ctx, p.id, &cmd, retry{unknown: true}, p.doubt)
+	p.out, p.doubt, p.err = s.submitTracked(ctx, p.id, p.owner, &cmd, retry{unknown: true}, p.doubt)
 }
 
 // checkAgain checks a failed part again while the others hold, so that all balances in the answer
@@ -280,7 +280,7 @@ func (s *Service) decide(ctx context.Context, tx account.Tx, parts []part) (acco
 	for k := range parts[0].more {
 		cmd.Decide.More = append(cmd.Decide.More, answer(parts, k+1))
 	}
-	out, doubt, err := s.submitTracked(ctx, tx.Home, &cmd, retry{unknown: true, overloaded: true}, false)
+	out, doubt, err := s.submitTracked(ctx, tx.Home, "", &cmd, retry{unknown: true, overloaded: true}, false)
 	if err != nil {
 		// err may hide the doubt: for a caller that has left, it is only context.Canceled.
 		if !doubt { // otherwise any node that looks at the record learns the decision

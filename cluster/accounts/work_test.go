@@ -42,7 +42,7 @@ func TestWork(t *testing.T) {
 								b = (b + 1) % ranges
 							}
 							ops := []account.Op{own(a, ranges, w*each+i), own(b, ranges, w*each+i)}
-							out, err := c.nodes[w%3].ApplyOps(t.Context(), "me", fmt.Sprint(w, " ", i), 0, ops)
+							out, err := c.nodes[w%3].ApplyOps(t.Context(), account.Caller{By: "me"}, fmt.Sprint(w, " ", i), 0, ops)
 							if err != nil || out.Code != account.Done {
 								t.Errorf("%+v, %v", out, err)
 							}

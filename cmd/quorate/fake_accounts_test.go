@@ -30,7 +30,7 @@ func newFakeAccounts() *fakeAccounts {
 	return &fakeAccounts{store: account.New(account.Bounds{}), configs: map[account.ConfigID]account.Config{}}
 }
 
-func (a *fakeAccounts) ApplyOps(_ context.Context, by, requestID string, ttl time.Duration, ops []account.Op) (account.Outcome, error) {
+func (a *fakeAccounts) ApplyOps(_ context.Context, by account.Caller, requestID string, ttl time.Duration, ops []account.Op) (account.Outcome, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	switch ops[0].Account.Name {
@@ -46,7 +46,7 @@ func (a *fakeAccounts) ApplyOps(_ context.Context, by, requestID string, ttl tim
 			}
 		}
 	}
-	return a.store.Apply(at, &account.Command{Apply: &account.Request{By: by, ID: requestID, TTL: ttl, Hash: account.HashOps(ops), Ops: ops}}), nil
+	return a.store.Apply(at, &account.Command{Apply: &account.Request{By: by.By, ID: requestID, TTL: ttl, Hash: account.HashOps(ops), Ops: ops}}), nil
 }
 
 func (a *fakeAccounts) GetAccounts(_ context.Context, ids []account.ID, _ bool) (out []account.State, now quota.Time, err error) {

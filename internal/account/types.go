@@ -131,6 +131,12 @@ type Result struct {
 // encoding, without the content of policies and without the TTL.
 type Hash [32]byte
 
+// Caller is who applies operations.
+type Caller struct {
+	By    string // its identity
+	Owner string // whom the call counts for where callers share a bound; "" if that is not known
+}
+
 // Request holds the operations of one call that concern one range.
 type Request struct {
 	By   string        // the caller's identity
