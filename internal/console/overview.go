@@ -243,7 +243,8 @@ type seedPoint struct {
 }
 
 // seed puts the last minutes of the history before the live points. These are only rates: the
-// points from which live rates are computed stay as they are. The list of limits requires a
+// points from which live rates are computed stay as they are. Without a live rate yet, the page shows that
+// of the last second. The list of limits requires a
 // permission everywhere, so readers of only some namespaces get no past.
 func (o *overview) seed(r *Request) {
 	ctx, cancel := context.WithTimeout(r.Context(), seedWait)
@@ -257,8 +258,13 @@ func (o *overview) seed(r *Request) {
 	if !ok {
 		return
 	}
-	if seed := summed(past, from.Unix(), int64(seedBack/time.Second)); len(seed) > 0 {
-		o.Chart.begin(seed)
+	seed := summed(past, from.Unix(), int64(seedBack/time.Second))
+	if len(seed) == 0 {
+		return
+	}
+	o.Chart.begin(seed)
+	if last := seed[len(seed)-1]; math.IsNaN(o.Asked) { // a live rate needs two answers of the leaders
+		o.Asked, o.Gave, o.last.at = last.asked, last.gave, time.Unix(last.at, 0)
 	}
 }
 

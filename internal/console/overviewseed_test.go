@@ -94,6 +94,9 @@ func TestOverviewSeed(t *testing.T) {
 	if recent := c.flow.recent(); len(recent) != 1 {
 		t.Errorf("the live points are %v", recent)
 	}
+	if _, body := get(c, "/console/"); !strings.Contains(body, "16.0<small>/s</small>") || !strings.Contains(body, "of 20.0/s requested") {
+		t.Errorf("without a live rate, the page shows another rate than that of the last second:\n%s", body)
+	}
 }
 
 // TestOverviewSeedAfterAPause checks that points that a page saw long ago do not displace the
