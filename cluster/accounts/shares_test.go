@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -21,6 +22,7 @@ type flooded struct {
 	*world
 	t       *testing.T
 	calls   int
+	running sync.WaitGroup
 	results chan error
 }
 
@@ -44,10 +46,10 @@ func (f *flooded) call(ctx context.Context, owner string, r quota.RangeID) {
 		f.calls++
 		ops = add(fmt.Sprint("x", f.calls))
 	}
-	go func() {
+	f.running.Go(func() {
 		_, err := f.ApplyOps(ctx, account.Caller{By: "me", Owner: owner}, "", 0, ops)
 		f.results <- err
-	}()
+	})
 }
 
 // fill calls n times, and returns how many more wait then.
@@ -63,7 +65,8 @@ func (f *flooded) fill(ctx context.Context, owner string, n int, r quota.RangeID
 // end lets the log go on, and checks that no place is taken when all calls have ended.
 func (f *flooded) end() (refused int) {
 	close(f.hold)
-	time.Sleep(time.Second) // also for what a call leaves to be forgotten
+	f.running.Wait()
+	time.Sleep(time.Second) // for what calls leave to be forgotten
 	close(f.results)
 	for err := range f.results {
 		if overloaded(err) {
