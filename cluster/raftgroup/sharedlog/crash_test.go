@@ -219,6 +219,9 @@ func content(path string) (map[uint64]string, error) {
 // TestCrashCuts cuts every transaction at many places, and checks that the log opens with exactly
 // what was acknowledged before it.
 func TestCrashCuts(t *testing.T) {
+	if testing.Short() {
+		t.Skip("runs long in one goroutine; left out by -short")
+	}
 	seeds, rounds := 1, 15
 	if testspeed.IsFull() {
 		seeds, rounds = 4, 60
@@ -276,6 +279,9 @@ func pointers(file []byte) map[int]bool {
 // the newer meta page is hit, all but the last transaction. Only a flip in the number of a page may
 // go unnoticed.
 func TestDamage(t *testing.T) {
+	if testing.Short() {
+		t.Skip("runs long in one goroutine; left out by -short")
+	}
 	commits := work(t, 7, 5)
 	last := commits[len(commits)-1]
 	_, meta := last.pages(t)
