@@ -229,7 +229,7 @@ func TestConsole(t *testing.T) {
 	n.start("Ctrl-C stops", "dev", "--quiet", "--base-port", strconv.Itoa(b))
 	n.accounts(b)
 	secured, admin, reader := n.secured()
-	drive(t, node, dir, "flows.mjs", 14*time.Minute, map[string]any{
+	drive(t, node, dir, "flows.mjs", 20*time.Minute, map[string]any{
 		"chromium": chromium, "open": fmt.Sprintf("http://127.0.0.1:%d", b+11), "secured": secured, "admin": admin, "reader": reader, "shots": os.Getenv("CONSOLE_SHOTS"), "full": testspeed.IsFull(),
 	})
 }

@@ -177,7 +177,9 @@ export async function owners({ plan, open, visit, attempt, full, change, done })
       for (let i = 0; i < 15 && !await there(); i++) await page.waitForTimeout(3000);
       must(await there(), 'no history: ' + await page.locator('#past').textContent());
       await page.waitForFunction(() => /[1-9]/.test(document.querySelector('[data-live=now] .v').textContent));
+      await page.goto(open + 'limit?namespace=e2e&limit=owner&range=day'); // longer than the nodes have run
       must((await page.locator('.holes').textContent()).includes('no data'), 'what is not known is said');
+      await there();
       // A part is shown by dragging over it, and the whole again by a double click.
       const plot = page.locator('#chart-past .u-over');
       await plot.scrollIntoViewIfNeeded();
