@@ -150,7 +150,7 @@ func (al *allocation) takeAnswered(u quota.Units) (back quota.Units) {
 	return back
 }
 
-// unreported is what decide requests used, in any window, and the member has not reported yet.
+// unreported is the use by decide requests, in any window, that the member has not reported yet.
 func (al *allocation) unreported() quota.Units {
 	if al.logged == nil {
 		return 0

@@ -14,7 +14,7 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// most is what the first owner gets of 4096 places: seven eighths.
+// most is the share of the first owner: seven eighths of 4096 places.
 const most = 3584
 
 // flooded is a world whose log stands still, and whose callers are in its queues.

@@ -57,6 +57,6 @@ func TestCloseEndsSettlement(t *testing.T) {
 	if took := time.Since(began); !n.ended.Load() || took > 10*time.Second {
 		t.Errorf("Close took %v; the settlement had ended: %v", took, n.ended.Load())
 	}
-	c.Settle(&last) // would close n.began again
-	time.Sleep(5 * time.Millisecond)
+	c.Settle(&last)                  // would close n.began again
+	time.Sleep(5 * time.Millisecond) // a settlement that starts would panic by then
 }

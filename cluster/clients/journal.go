@@ -132,8 +132,8 @@ func (j *reportJournal) note(now quota.Time, limits *quota.Limits, r *quota.Repo
 	}
 }
 
-// noteFinal journals a final report, or a part of one. The client may not learn that it is settled, and
-// bring it to another node.
+// noteFinal journals a final report, or a part of one. If the client does not learn that
+// it is settled, it takes the report to another node.
 func (j *reportJournal) noteFinal(now quota.Time, limits *quota.Limits, r *quota.Report) {
 	j.mu.Lock()
 	defer j.mu.Unlock()

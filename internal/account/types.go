@@ -131,7 +131,7 @@ type Result struct {
 // encoding, without the content of policies and without the TTL.
 type Hash [32]byte
 
-// Caller is who applies operations.
+// Caller identifies the caller of operations.
 type Caller struct {
 	By    string // its identity
 	Owner string // whom the call counts for where callers share a bound; "" if that is not known
