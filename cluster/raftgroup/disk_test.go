@@ -160,6 +160,8 @@ func TestVoterWithFullDisk(t *testing.T) {
 	c := newCluster(t, 1, nil)
 	c.awaitPreferred()
 	c.apply(0, 20)
+	// n1 may be the slower follower. An append that fails would stop its replica before any vote.
+	c.eventually(10*time.Second, "all have stored all", func() bool { return c.equal(0, 20) })
 	disk.full.Store(true)
 	c.crash(0)
 	c.eventually(8*time.Second, "the voter finds that it cannot vote", func() bool { return c.members[1].ails("save the term") || c.members[1].ails("save a vote") })
