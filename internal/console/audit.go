@@ -1,7 +1,7 @@
 package console
 
 import (
-	"fmt"
+	"cmp"
 	"regexp"
 	"slices"
 	"strings"
@@ -85,21 +85,13 @@ var donePast = map[string]string{
 	"Use": "used",
 }
 
-// nodeChange matches the summary of a change of a node: its name and the change.
-var nodeChange = regexp.MustCompile(`^node="([^"]+)" change=NODE_CHANGE_([A-Z]+)`)
-
-// nodeVerbs describes each change of a node; %s is its name.
-var nodeVerbs = map[string]string{"DRAIN": "Drain %s", "ACTIVATE": "Activate %s", "LEAVE": "Let %s leave", "REMOVE": "Remove %s"}
-
-// auditSentence says what a caller did, or tried to do.
+// auditSentence says what a caller did, or tried to do, and to what if the entry has it.
 func auditSentence(e *quoratev1.AuditEntry) string {
 	name, words := callName(e.GetMethod()), callText(e.GetMethod())
 	if name == "ClusterService/ChangeNode" {
 		words = "Change the state of a node"
-		if m := nodeChange.FindStringSubmatch(e.GetWhat()); len(m) > 2 && nodeVerbs[m[2]] != "" {
-			words = fmt.Sprintf(nodeVerbs[m[2]], phrase.Clip(m[1], 60))
-		}
 	}
+	words = cmp.Or(auditWords(name, auditFieldsOf(e.GetWhat())), words)
 	verb, rest, _ := strings.Cut(words, " ")
 	past := donePast[verb]
 	switch done := e.GetResult() == string(audit.OK); {
@@ -113,6 +105,16 @@ func auditSentence(e *quoratev1.AuditEntry) string {
 		return "tried to call " + name
 	}
 	return "tried to " + strings.ToLower(verb) + " " + rest
+}
+
+// auditRest returns what the sentence of an entry leaves out and readers want: the comment, or the whole
+// request if the sentence names nothing of it.
+func auditRest(e *quoratev1.AuditEntry) string {
+	f := auditFieldsOf(e.GetWhat())
+	if auditWords(callName(e.GetMethod()), f) == "" {
+		return auditDetails(e.GetWhat())
+	}
+	return f["comment"]
 }
 
 // listLength matches the number of items before a list in a summary.

@@ -72,9 +72,38 @@ func TestAuditSentence(t *testing.T) {
 	if got := auditSentence(&quoratev1.AuditEntry{Method: "/quorate.v1.LimitService/ApplyLimits", Result: "ok", What: "comment=\"x\" dry_run=true"}); got != "made a dry run: change limits" {
 		t.Error(got)
 	}
-	for what, want := range map[string]string{`node="n2" change=NODE_CHANGE_DRAIN`: "drained n2", `node="n2" change=NODE_CHANGE_LEAVE force=true`: "let n2 leave"} {
-		if got := auditSentence(&quoratev1.AuditEntry{Method: "/quorate.v1.ClusterService/ChangeNode", Result: "ok", What: what}); got != want {
-			t.Errorf("%s: %q; want %q", what, got, want)
+	for _, tc := range []struct{ call, what, want, rest string }{
+		{"ClusterService/ChangeNode", `node="n2" change=NODE_CHANGE_DRAIN`, "drained n2", ""},
+		{"ClusterService/ChangeNode", `node="n2" change=NODE_CHANGE_LEAVE force=true`, "let n2 leave", ""},
+		{"ClusterService/ChangeNode", `node="n2" change=NODE_CHANGE_NEW`, "changed the state of a node", `node: "n2", change: NODE_CHANGE_NEW`},
+		{"SecurityService/SetBinding", `binding={identity="group:on-call" role="operator" scope="*"}`, "granted operator to group:on-call, everywhere", ""},
+		{"SecurityService/SetBinding", `binding={identity="client:web" permissions=(2)["a", "b"]}`, "granted a role", `binding: {identity: "client:web", permissions: ["a", "b"]}`},
+		{"SecurityService/DeleteBinding", `identity="token:ci" role="planner" scope="namespace:web"`, "revoked planner of token:ci, in namespace:web", ""},
+		{"SecurityService/CreateToken", `name="ci" ttl=720h0m0s comment="a\" name=\"boss"`, "created a token of token:ci", `a" name="boss`},
+		{"SecurityService/CreateToken", `ttl=720h0m0s comment=" name=\"boss\" "`, "created a token", `ttl: 720h0m0s, comment: " name=\"boss\" "`},
+		{"SecurityService/RevokeToken", `id="k1"`, "revoked the token k1", ""},
+		{"ClusterService/RevokeJoinToken", `id="k1"`, "revoked the join token k1", ""},
+		{"ClusterService/Join", `token=[secret] node="n4" peer_address="10.0.0.4:7001" csr=(300 bytes)`, "let node n4 join", ""},
+		{"ClusterService/IssueCertificate", `csr=(300 bytes) name="web"`, "issued a certificate to client:web", ""},
+		{"ClusterService/TransferLeadership", `ranges=(1)[0] to="n2"`, "transferred the leadership of range 0 to n2", ""},
+		{"ClusterService/TransferLeadership", `ranges=(5)[0, 1, 2, ...] from="n1" to="n2"`, "transferred the leadership of 5 ranges from n1 to n2", ""},
+		{"ClusterService/TransferLeadership", `from="n1"`, "transferred the leadership of all ranges from n1", ""},
+		{"ClusterService/TransferLeadership", "", "transferred leadership", ""},
+		{"KeyService/ResetKey", `namespace="web" limit="login" key="10.0.0.1"`, "reset the key 10.0.0.1 of web/login", ""},
+		{"OverrideService/SetOverrides", `overrides=(1)[{namespace="web" limit="login" key="a" burst=5 comment="x"}]`, "set the override of the key a of web/login", ""},
+		{"OverrideService/SetOverrides", `overrides=(4)[{namespace="web" limit="login" key="a"}, {namespace="web" limit="login" key="b"}, ...]`, "set 4 overrides", ""},
+		{"OverrideService/DeleteOverrides", `keys=(1)[{namespace="web" limit="login" key="a"}]`, "cleared the override of the key a of web/login", ""},
+		{"LimitService/ApplyLimits", `yaml=(1359 bytes) source="limits.yaml" expected_version=3 comment="for Friday"`, "changed limits, from limits.yaml", "for Friday"},
+		{"LimitService/RollbackLimits", `version=7`, "rolled limits back to version 7", ""},
+		{"LimitService/DeleteLimits", `limits=(1)[{namespace="web" limit="login"}]`, "deleted the limit web/login", ""},
+		{"LimitService/DeleteLimits", `limits=(2)[{namespace="web" limit="login"}, {namespace="web" limit="b"}] comment="unused"`, "deleted 2 limits", "unused"},
+	} {
+		e := &quoratev1.AuditEntry{Method: "/quorate.v1." + tc.call, Result: "ok", What: tc.what}
+		if got := auditSentence(e); got != tc.want {
+			t.Errorf("%s %s: %q; want %q", tc.call, tc.what, got, tc.want)
+		}
+		if got := auditRest(e); got != tc.rest {
+			t.Errorf("%s %s: the rest is %q; want %q", tc.call, tc.what, got, tc.rest)
 		}
 	}
 	const summary = `binding={identity="group:e2e" role="a=b \"c d"} ranges=(2)[0, 1] yaml=(1359 bytes) ttl=1h change=NODE_CHANGE_DRAIN comment="a (2)[b"`

@@ -481,13 +481,17 @@ func TestAuditPage(t *testing.T) {
 			Entries: []*quoratev1.AuditEntry{
 				{Node: "n2", Identity: "user:ann", Method: "/quorate.v1.KeyService/ResetKey", Result: "ok", What: evil},
 				{Node: "n1", Identity: evil, Method: "m", Result: "denied", Detail: evil},
+				{
+					Node: "n1", Identity: "token:boss", Method: "/quorate.v1.SecurityService/SetBinding", Result: "ok", Unwritten: 1,
+					What: `binding={identity="group:on-call" role="operator" scope="*"}`, Answer: "changed=true",
+				},
 			},
 			NextPageToken: "n1=3 n2=4", MissingNodes: []*quoratev1.MissingNode{{Node: "n3", Reason: "it does not answer"}},
 		}, nil
 	}
 	c := New(Deps{Conn: f, Self: "n1"})
 	_, body := get(c, "/console/audit?who=ANN&result=ok&node=n2&method=reset+a&text=x")
-	for _, want := range []string{"reset a key", "tried to call m", "KeyService/ResetKey", "nodes#node-n2", "Entries of", "It does not answer.", "2 entries", `from=n1%3D3&#43;n2%3D4&amp;`} {
+	for _, want := range []string{"reset a key", "tried to call m", "KeyService/ResetKey", "nodes#node-n2", "Entries of", "It does not answer.", "3 entries", "<b>token:boss</b></a> granted operator to group:on-call, everywhere<div class=\"dim\">1 denied attempt before this not written</div><details class=\"dim\"><summary>Call</summary><div>SecurityService/SetBinding</div>", "<div>Answer: changed: true</div></details>", `from=n1%3D3&#43;n2%3D4&amp;`} {
 		if !strings.Contains(body, want) {
 			t.Errorf("no %q in\n%s", want, body)
 		}

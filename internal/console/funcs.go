@@ -35,7 +35,7 @@ func (c *Console) funcs() template.FuncMap {
 		"badge":        func(kind, text string) Badge { return Badge{kind, text} },
 		"join":         strings.Join,
 		"sentence":     sentence,
-		"count":        func(n int32, noun string) string { return phrase.Plural(int(n), noun) },
+		"count":        count,
 		"clip":         phrase.Clip,
 		"add":          func(a, b int) int { return a + b },
 		"act":          act,
@@ -44,6 +44,7 @@ func (c *Console) funcs() template.FuncMap {
 
 		"nodeState": nodeState, "clusterState": clusterState, "eventState": eventState, "auditState": auditState, "where": where,
 		"auditSentence": auditSentence,
+		"auditRest":     auditRest,
 		"auditDetails":  auditDetails,
 		"who":           auth.Shown,
 		"callName":      callName,
@@ -167,6 +168,16 @@ func num(v any) string {
 		digits = digits[:i] + "," + digits[i:]
 	}
 	return sign + digits
+}
+
+// count formats an integer with its noun.
+func count(v any, noun string) string {
+	n := 2
+	if num(v) == "1" {
+		n = 1
+	}
+	_, noun, _ = strings.Cut(phrase.Plural(n, noun), " ")
+	return num(v) + " " + noun
 }
 
 // dec formats a number with as many decimals as are significant.
