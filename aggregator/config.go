@@ -20,7 +20,8 @@ type Config struct {
 	Lease time.Duration
 	// MaxKeys bounds the keys of the table. Default 1,000,000.
 	MaxKeys int
-	// MaxEntries bounds the keys of one report, 1 to 4096. Default 4096.
+	// MaxEntries bounds the keys of one report, 1 to 4096. Default 256: a leader locks its ledger for each report, and
+	// a key takes one to two microseconds.
 	MaxEntries int
 	// Idle is the least time for which an unused key is remembered. Default 10m.
 	Idle time.Duration
@@ -50,9 +51,10 @@ func (c Config) WithDefaults() Config {
 	if c.MaxKeys == 0 {
 		c.MaxKeys = 1_000_000
 	}
-	if c.MaxEntries <= 0 || c.MaxEntries > maxEntries {
-		c.MaxEntries = maxEntries
+	if c.MaxEntries <= 0 {
+		c.MaxEntries = defaultEntries
 	}
+	c.MaxEntries = min(c.MaxEntries, maxEntries)
 	return c
 }
 
@@ -66,8 +68,9 @@ const (
 	idleIntervals = 3
 	// fullRetryIntervals is the least time that a leader has to answer a full report, in sync intervals; see reportAgainAfter.
 	fullRetryIntervals = 3
-	// maxEntries bounds Config.MaxEntries.
-	maxEntries = 4096
+	// maxEntries bounds Config.MaxEntries, whose default is defaultEntries.
+	maxEntries     = 4096
+	defaultEntries = 256
 	// maxReport bounds one report in bytes, as quota.EntrySize counts them: servers and clients of gRPC read 4 MiB,
 	// and the answer to a report is about as large.
 	maxReport = 3 << 20

@@ -131,6 +131,14 @@ func TestRatesOfTheLog(t *testing.T) {
 	if got := l.Rates(now, Query{Top: 9, Limits: func(quota.LimitName) bool { return false }}); len(got) != 0 {
 		t.Errorf("of no limit: %v", got)
 	}
+	scan := l.ScanRates(Query{Top: 9, Limits: every})
+	steps := 1
+	for ; scan.Some(now, 1) && steps < 9; steps++ {
+	}
+	if got := scan.Take(now); steps != 4 || len(got) != 3 {
+		t.Errorf("in %d steps of a key: %d keys; want 3, and a last step that finds none", steps, len(got))
+	}
+	scan.Close()
 	if len(l.saved) != 2 || len(l.buckets) != 1 {
 		t.Errorf("looking has opened keys: %d saved, %d open", len(l.saved), len(l.buckets))
 	}

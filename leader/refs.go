@@ -6,22 +6,22 @@ import "github.com/quorate/quorate/internal/quota"
 // Numbers are reused: there are at most as many as there were buckets at one time, so at most
 // MaxKeys.
 type refs struct {
-	buckets []*bucket
+	buckets bucketQueue // never popped; nil where a number is free
 	free    []uint32
 }
 
 func (rs *refs) add(b *bucket) {
 	if last := len(rs.free) - 1; last >= 0 {
 		b.ref, rs.free = rs.free[last], rs.free[:last]
-		rs.buckets[b.ref-1] = b
+		*rs.buckets.at(int(b.ref - 1)) = b
 		return
 	}
-	rs.buckets = append(rs.buckets, b)
-	b.ref = uint32(len(rs.buckets))
+	rs.buckets.push(b)
+	b.ref = uint32(rs.buckets.len())
 }
 
 func (rs *refs) remove(b *bucket) {
-	rs.buckets[b.ref-1] = nil
+	*rs.buckets.at(int(b.ref - 1)) = nil
 	rs.free = append(rs.free, b.ref)
 }
 
@@ -30,10 +30,10 @@ func (rs *refs) remove(b *bucket) {
 // key. The epochs of all openings of keys by one process differ, so a number that was reassigned
 // since does not match.
 func (l *Ledger) find(r *quota.Report, e *quota.ReportEntry) (*bucket, int) {
-	if e.Ref == 0 || int(e.Ref) > len(l.refs.buckets) {
+	if e.Ref == 0 || int(e.Ref) > l.refs.buckets.len() {
 		return nil, 0
 	}
-	b := l.refs.buckets[e.Ref-1]
+	b := *l.refs.buckets.at(int(e.Ref - 1))
 	if b == nil || l.current(b) == nil {
 		return nil, 0
 	}

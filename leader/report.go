@@ -2,6 +2,8 @@ package leader
 
 import (
 	"cmp"
+	"iter"
+	"maps"
 	"math"
 	"slices"
 	"strings"
@@ -22,8 +24,12 @@ func (l *Ledger) Checkpoint(now quota.Time, limit int) []quota.KeyLevel {
 	return l.checkpoint(now, limit, true)
 }
 
-// Flush makes the next checkpoints write every difference from the log, however small.
-func (l *Ledger) Flush(now quota.Time) { l.flushBehind(now, 0, math.MaxInt) }
+// Flush makes the next checkpoints write every difference from the log, however small, of at most
+// this many keys. It returns true if some are left.
+func (l *Ledger) Flush(now quota.Time, most int) (more bool) {
+	l.flushBehind(now, 0, most)
+	return l.behind.len() > 0
+}
 
 // CheckpointWanted is Checkpoint for the buckets that members wait for only. It reads no other
 // bucket, so these lines wait for no others. Wants reports whether there are any.
@@ -139,17 +145,24 @@ func (q *Query) behind(k *quota.KeyRate) bool {
 // is room.
 func (l *Ledger) Rates(now quota.Time, q Query) []quota.KeyRate {
 	s := l.ScanRates(q)
+	defer s.Close()
 	for s.Some(now, math.MaxInt) {
 	}
 	return s.Take(now)
 }
 
-// RateScan is Rates in steps. A key whose bucket is opened between two steps may be missing.
+// RateScan is Rates in steps. A key whose bucket is opened between two steps may be missing. Close it
+// when it is no longer needed.
 type RateScan struct {
 	ledger *Ledger
 	query  Query
 	top    quota.TopRates
-	at     int
+	at     int // the next bucket
+
+	used  []quota.KeyRate // the result of the buckets, once all are read
+	saved quota.TopRates  // keys that are only in the log, in the order of their names
+	next  func() (quota.Key, *savedLevel, bool)
+	stop  func()
 }
 
 // ScanRates begins to read the rates of the first keys in an order.
@@ -160,8 +173,8 @@ func (l *Ledger) ScanRates(q Query) *RateScan {
 // Some reads at most this many keys, and returns true if some are left.
 func (s *RateScan) Some(now quota.Time, most int) (more bool) {
 	l := s.ledger
-	for ; s.at < len(l.refs.buckets) && most > 0; s.at, most = s.at+1, most-1 {
-		b := l.refs.buckets[s.at]
+	for ; s.at < l.refs.buckets.len() && most > 0; s.at, most = s.at+1, most-1 {
+		b := *l.refs.buckets.at(s.at)
 		if b == nil || !s.query.matches(&b.key) {
 			continue
 		}
@@ -179,31 +192,47 @@ func (s *RateScan) Some(now quota.Time, most int) (more bool) {
 			b.state = nil
 		}
 	}
-	return s.at < len(l.refs.buckets)
+	return s.at < l.refs.buckets.len() || s.someSaved(now, most)
 }
 
-// Take returns the result.
-func (s *RateScan) Take(now quota.Time) []quota.KeyRate {
-	return s.ledger.withSaved(now, s.top.Take(), s.query)
-}
-
-// withSaved fills the result up with keys of the log, in the order of their names.
-func (l *Ledger) withSaved(now quota.Time, out []quota.KeyRate, q Query) []quota.KeyRate {
-	room := quota.TopRates{Most: q.Top - len(out)}
-	if room.Most == 0 {
-		return out
+// someSaved is Some for the keys of the log, which fill up what the buckets leave of the result.
+func (s *RateScan) someSaved(now quota.Time, most int) (more bool) {
+	if s.next == nil {
+		s.used = s.top.Take()
+		s.saved.Most = s.query.Top - len(s.used)
+		s.next, s.stop = iter.Pull2(maps.All(s.ledger.saved))
 	}
-	for k, kl := range l.saved {
-		if r := (quota.KeyRate{Key: k}); now < kl.FullAt && q.matches(&k) && q.behind(&r) {
-			room.Add(&r)
+	if s.saved.Most == 0 {
+		return false
+	}
+	for ; most > 0; most-- {
+		k, kl, ok := s.next()
+		if !ok {
+			return false
+		}
+		if r := (quota.KeyRate{Key: k}); now < kl.FullAt && s.query.matches(&k) && s.query.behind(&r) {
+			s.saved.Add(&r)
 		}
 	}
-	for _, k := range room.Take() {
-		if r, ok := l.Key(now, k.Key); ok {
+	return true
+}
+
+// Take returns the result, once Some has returned false.
+func (s *RateScan) Take(now quota.Time) []quota.KeyRate {
+	out := s.used
+	for _, k := range s.saved.Take() {
+		if r, ok := s.ledger.Key(now, k.Key); ok {
 			out = append(out, r)
 		}
 	}
 	return out
+}
+
+// Close ends the scan, if there is one.
+func (s *RateScan) Close() {
+	if s != nil && s.stop != nil {
+		s.stop()
+	}
 }
 
 // Key returns the state of one key; false if it has no limit. It does not open the key.

@@ -204,7 +204,7 @@ func BenchmarkRest(b *testing.B) {
 			l := reported(b, 1000, c, true)
 			b.ReportAllocs()
 			for i := 0; b.Loop(); i++ {
-				k := l.refs.buckets[i%1000]
+				k := *l.refs.buckets.at(i % 1000)
 				l.wake(k)
 				if !l.rest(k) {
 					b.Fatal("the bucket does not rest")

@@ -259,13 +259,13 @@ func (c *change) apply(l *Ledger, b *bucket) {
 // are left.
 func (l *Ledger) catchUpChanges(most int) int {
 	for ; len(l.changes) > 0 && most > 0; l.cursor++ {
-		if l.cursor >= len(l.refs.buckets) { // a round ends: all buckets have applied the changes up to until
+		if l.cursor >= l.refs.buckets.len() { // a round ends: all buckets have applied the changes up to until
 			n := l.until - l.trimmed
 			l.changes, l.trimmed = append([]change(nil), l.changes[n:]...), l.until
 			l.cursor, l.until = -1, l.happened()
 			continue
 		}
-		if b := l.refs.buckets[l.cursor]; b != nil && b.seen < l.happened() {
+		if b := *l.refs.buckets.at(l.cursor); b != nil && b.seen < l.happened() {
 			rested := b.resting()
 			l.current(b)
 			l.restAgain(b, rested)
@@ -412,7 +412,13 @@ const queueBlock = 128
 
 func (q *bucketQueue) len() int { return q.n }
 
-func (q *bucketQueue) first() *bucket { return q.blocks[0][q.from] }
+func (q *bucketQueue) first() *bucket { return *q.at(0) }
+
+// at returns the place of the ith bucket, from 0. It panics if there are not as many.
+func (q *bucketQueue) at(i int) **bucket {
+	i += q.from
+	return &q.blocks[i/queueBlock][i%queueBlock]
+}
 
 // push adds a bucket, and returns its place.
 func (q *bucketQueue) push(b *bucket) **bucket {

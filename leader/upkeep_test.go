@@ -134,6 +134,12 @@ func TestUpkeep(t *testing.T) {
 				})
 				check("a use after them", 4, func() { u.use(9) })
 				const step = 100
+				for from, more := 0, true; more; from += step {
+					check("a step of a flush", step, func() { more = u.Flush(u.now, step) })
+					if from > keys {
+						t.Fatal("a flush does not end")
+					}
+				}
 				steps, more := 0, true
 				for ; more; steps++ {
 					check("a step", 3*step+1, func() { more = u.SweepSome(u.now, step) })
@@ -169,8 +175,8 @@ func TestUpkeepOfLines(t *testing.T) {
 	}
 }
 
-// BenchmarkLocks measures the longest step of upkeep, which holds the lock of its range, while all
-// buckets apply changed limits.
+// BenchmarkLocks measures the longest step that holds the lock of its range, while all buckets apply
+// changed limits: of upkeep, of reports of 256 keys, and of lists of keys.
 func BenchmarkLocks(b *testing.B) {
 	for _, ceiling := range []quota.Ceiling{quota.Soft, quota.Hard} {
 		for _, keys := range []int{10_000, 100_000, 1_000_000} {
@@ -187,8 +193,28 @@ func BenchmarkLocks(b *testing.B) {
 				for b.Loop() {
 					u.now = u.now.Add(750 * time.Millisecond)
 					step(func() { u.SetLimits(u.now, u.limits(uint64(2+len(steps)%2))) })
-					for more := true; more; {
+					for more, from := true, 0; more; from += 256 {
 						step(func() { more = u.SweepSome(u.now, 128) })
+						u.seq++
+						r := quota.Report{Term: 1, From: u.members[0], Incarnation: 1, Seq: u.seq}
+						for k := range 256 {
+							k = (from + k) % keys
+							r.Entries = append(r.Entries, quota.ReportEntry{Key: u.key(k), Epoch: quota.Seq(k + 1), Overdrawn: quota.FromTokens(int64(1 + len(steps))), Unreported: quota.Token})
+						}
+						step(func() { u.report(r) })
+						step(func() { u.Checkpoint(u.now, 4096) })
+						step(func() { u.Saved(u.now, u.Written()) })
+					}
+					for more := true; more; {
+						step(func() { more = u.Flush(u.now, 128) })
+					}
+					scan := u.ScanRates(Query{Top: 100, Limits: every})
+					for more := true; more; {
+						step(func() { more = scan.Some(u.now, 128) })
+					}
+					scan.Close()
+					for more := true; more; {
+						step(func() { more = u.TopSome(100, 128) })
 					}
 				}
 				slices.Sort(steps)
@@ -233,7 +259,7 @@ func TestQuietKeysAreNotLogged(t *testing.T) {
 			u.now = u.now.Add(750 * time.Millisecond)
 			use(rounds)
 			u.Checkpoint(u.now, 4096)
-			u.Flush(u.now)
+			u.Flush(u.now, math.MaxInt)
 			if got := len(u.Checkpoint(u.now, 4096)); got != keys && ceiling == quota.Hard {
 				t.Errorf("a flush wrote %d lines; want %d", got, keys)
 			}

@@ -158,7 +158,7 @@ func (h *uploader) write(r quota.RangeID, lines *raftlogv1.HistoryLines, slots [
 // list queues the most requested keys since the last list for the log, as the list of a minute. ends
 // says that the range is handed over, or that the node stops.
 func (h *uploader) list(r quota.RangeID, m history.Minute, ends bool) {
-	const atOnce = 512 // keys that are looked at while the ledger is locked
+	const atOnce = 128 // keys that are looked at while the ledger is locked
 	for more := true; more; {
 		more = false
 		h.service.node.WithLedger(r, func(l *leader.Ledger, _ quota.Time) { more = l.TopSome(history.KeysEach, atOnce) })

@@ -97,7 +97,13 @@ func (r *Replica) Checkpoint(ctx context.Context) {
 	r.checkpoint(ctx, true)
 }
 
-func (r *Replica) flush() { r.With(func(l *leader.Ledger, now quota.Time) { l.Flush(now) }) }
+// flush unlocks the ledger again and again, as sweep does.
+func (r *Replica) flush() {
+	for more := true; more; {
+		more = false
+		r.With(func(l *leader.Ledger, now quota.Time) { more = l.Flush(now, sweepAtOnce) })
+	}
+}
 
 // CheckpointAll sweeps all ranges that this node leads, and then does what Checkpoint does.
 func (s *Set) CheckpointAll(ctx context.Context) {

@@ -29,16 +29,18 @@ func (s *Set) Rates(req *peerv1.CallRates) *peerv1.CallRatesResult {
 }
 
 // ratesAtOnce bounds the keys that are read while the ledger is locked.
-const ratesAtOnce = 512
+const ratesAtOnce = 128
 
 // rates returns the first keys of the ledger in an order. It unlocks the ledger again and again. ok is
 // false if this node does not lead the range, or not for long enough.
 func (r *Replica) rates(q leader.Query) (keys []quota.KeyRate, term quota.Term, ok bool) {
 	var scan *leader.RateScan
+	defer func() { scan.Close() }()
 	for more := true; more; {
 		more = false
 		led := r.With(func(l *leader.Ledger, now quota.Time) {
 			if scan == nil || term != l.Term() {
+				scan.Close()
 				scan, term = l.ScanRates(q), l.Term()
 			}
 			if more = scan.Some(now, ratesAtOnce); !more {

@@ -64,7 +64,7 @@ type Scenario struct {
 	Sync     time.Duration
 	Network  Network
 	Keys     sim.Keys
-	Entries  int // most keys in one report; 0 is MaxEntries
+	Entries  int // most keys in one report; 0 is the default of a node
 	Limit    quota.Limit
 	Loads    []sim.Load
 	Faults   []sim.Fault
