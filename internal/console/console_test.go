@@ -418,7 +418,7 @@ func TestChange(t *testing.T) {
 	c := New(Deps{Conn: f, Self: "n1"})
 	res, body := do(c, post("/console/nodes/drain", url.Values{"node": {"n1"}}))
 	once := regexp.MustCompile(`name="once" value="([0-9a-f]{32})"`).FindStringSubmatch(body)
-	if res.StatusCode != http.StatusOK || once == nil || !strings.Contains(body, "hands over the 1 ranges") || f.calls["ChangeNode"] != 0 {
+	if res.StatusCode != http.StatusOK || once == nil || !strings.Contains(body, "hands over its leadership of 1 range,") || f.calls["ChangeNode"] != 0 {
 		t.Fatalf("%d %s", res.StatusCode, body)
 	}
 	fail := true

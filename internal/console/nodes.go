@@ -77,24 +77,32 @@ func (v *nodesView) Active(n *quoratev1.NodeStatus) bool {
 // changes describes what each change of a node does.
 var changes = map[quoratev1.NodeChange]struct {
 	title, button, done string
-	will                []string
+	will                func(n *quoratev1.NodeStatus) []string
 	danger              bool
 }{
 	quoratev1.NodeChange_NODE_CHANGE_DRAIN: {
 		title: "Drain %s?", button: "Drain %s", done: "%s is draining",
-		will: []string{"It hands over the %d ranges that it leads, and leads no others.", "It gets no new replicas and keeps its %d, so no data is copied.", "It continues to decide for its clients.", "Activate ends the drain."},
+		will: func(n *quoratev1.NodeStatus) []string {
+			return []string{"It hands over its leadership of " + count(n.Leads, "range") + ", and leads no others.", "It gets no new replicas and keeps its " + num(n.Replicas) + ", so no data is copied.", "It continues to decide for its clients.", "Activate ends the drain."}
+		},
 	},
 	quoratev1.NodeChange_NODE_CHANGE_ACTIVATE: {
 		title: "Activate %s?", button: "Activate %s", done: "%s is active",
-		will: []string{"It can lead ranges (%d now) and get replicas (%d now) again.", "A leave in progress is cancelled, and replicas that moved away return."},
+		will: func(n *quoratev1.NodeStatus) []string {
+			return []string{fmt.Sprintf("It can lead ranges (%d now) and get replicas (%d now) again.", n.Leads, n.Replicas), "A leave in progress is cancelled, and replicas that moved away return."}
+		},
 	},
 	quoratev1.NodeChange_NODE_CHANGE_LEAVE: {
 		title: "Let %s leave the cluster?", button: "Let %s leave", done: "%s is leaving", danger: true,
-		will: []string{"It hands over the %d ranges that it leads.", "Its %d replicas move to other nodes, one step at a time; then its process exits.", "Until then, Activate cancels the leave."},
+		will: func(n *quoratev1.NodeStatus) []string {
+			return []string{"It hands over its leadership of " + count(n.Leads, "range") + ".", "The node gives up " + count(n.Replicas, "replica") + " to other nodes, one step at a time; then its process exits.", "Until then, Activate cancels the leave."}
+		},
 	},
 	quoratev1.NodeChange_NODE_CHANGE_REMOVE: {
 		title: "Remove %s permanently?", button: "Remove %s", done: "%s is removed", danger: true,
-		will: []string{"For a dead node: it is removed at once (it led %d ranges).", "Its %d replicas are created again on other nodes.", "It cannot rejoin with its data."},
+		will: func(n *quoratev1.NodeStatus) []string {
+			return []string{"For a dead node: it is removed at once (it led " + count(n.Leads, "range") + ").", "Other nodes create " + count(n.Replicas, "replica") + " again.", "It cannot rejoin with its data."}
+		},
 	},
 }
 
@@ -113,16 +121,7 @@ func changeOf(change quoratev1.NodeChange) Action {
 		}
 		n := st.Nodes[i]
 		c := &Confirmation{Title: fmt.Sprintf(words.title, id), Button: fmt.Sprintf(words.button, id), Danger: words.danger, Fields: Hidden(r, "node")}
-		counts := []any{n.Leads, n.Replicas}
-		for _, w := range words.will {
-			if strings.Contains(w, "%d") {
-				holes := strings.Count(w, "%d")
-				w = fmt.Sprintf(w, counts[:holes]...)
-				counts = counts[holes:]
-			}
-			c.Will = append(c.Will, w)
-		}
-		c.Will = append(c.Will, moves(r, change, id)...)
+		c.Will = append(words.will(n), moves(r, change, id)...)
 		if change == quoratev1.NodeChange_NODE_CHANGE_LEAVE {
 			c.Fields = append(c.Fields, Field{Name: "force", Label: "Leave even if ranges then have too few voters", Type: "checkbox", Value: r.PostForm.Get("force"), Hint: "Otherwise the leave is refused if a range would have fewer voters than the setting replicas."})
 		}
@@ -137,7 +136,7 @@ func changeOf(change quoratev1.NodeChange) Action {
 		lines := []string{"The change is committed. The cluster carries it out; the page shows the progress."}
 		goes := change == quoratev1.NodeChange_NODE_CHANGE_LEAVE || change == quoratev1.NodeChange_NODE_CHANGE_REMOVE
 		if res.Moves > 0 && goes { // for other changes only the preferred leader changes, and no replica moves
-			lines = append(lines, fmt.Sprintf("%d replicas will move.", res.Moves))
+			lines = append(lines, count(res.Moves, "replica")+" will move.")
 		}
 		if res.Warning != "" {
 			lines = append(lines, "Warning: "+res.Warning+".")
@@ -156,7 +155,7 @@ func moves(r *Request, change quoratev1.NodeChange, id string) []string {
 	if err != nil {
 		return []string{"The plan is not available now: " + problemOf(err).Detail}
 	}
-	return []string{fmt.Sprintf("%d of %d groups will change.", len(plan.Groups), plan.Total)}
+	return []string{num(len(plan.Groups)) + " of " + count(plan.Total, "group") + " will change."}
 }
 
 // confirmTransfer asks which ranges to hand over, and to which node. With from it is all that this node

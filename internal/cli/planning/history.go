@@ -221,9 +221,9 @@ func printUses(p *render.Page, res *quoratev1.HistoryKeysResponse) {
 		tbl.Row(render.Name(k.Key), k.Attempted, k.Admitted, k.Refused, k.Error)
 	}
 	p.Table(tbl)
-	fmt.Fprintf(p, "others: at most %d tokens each; as of %s\n", res.Rest, render.When(res.Coverage.GetAsOf()))
+	fmt.Fprintf(p, "others: at most %s each; as of %s\n", tokens(res.Rest), render.When(res.Coverage.GetAsOf()))
 	if res.UnattributedSeconds > 0 {
-		fmt.Fprintf(p, "up to %d tokens belong to no listed key: for %d s a range had no leader\n", res.Unattributed, res.UnattributedSeconds)
+		fmt.Fprintf(p, "of unknown keys: at most %s; for %d s a range had no leader\n", tokens(res.Unattributed), res.UnattributedSeconds)
 	}
 }
 
@@ -234,8 +234,11 @@ func printUsed(p *render.Page, res *quoratev1.HistoryLimitsResponse) {
 		tbl.Row(l.Namespace+"/"+l.Limit, u.GetAttempted(), u.GetAdmitted(), u.GetRefused(), rateCell(u.GetPeak()), rateCell(u.GetMean()), rateCell(u.GetP99()), completeCell(u))
 	}
 	p.Table(tbl)
-	fmt.Fprintf(p, "%d of %d limits; as of %s\n", len(res.Limits), res.Total, render.When(res.Coverage.GetAsOf()))
+	fmt.Fprintf(p, "%d of %s; as of %s\n", len(res.Limits), phrase.Plural(int(res.Total), "limit"), render.When(res.Coverage.GetAsOf()))
 }
+
+// tokens formats a number of tokens with its noun.
+func tokens(n int64) string { return phrase.Plural(int(n), "token") }
 
 func rateCell(v float64) render.Cell { return render.Exact(render.TokenRate(v), v) }
 
@@ -263,8 +266,8 @@ func printHistory(p *render.Page, res *quoratev1.HistoryResponse) {
 		demand[i], refused[i] = float64(point.Attempted), float64(point.Refused)
 	}
 	fmt.Fprintf(p, "%s, %s of %s, as of %s\n", of, phrase.Plural(len(res.Points), "point"), render.Pause(res.Step), render.When(res.Coverage.GetAsOf()))
-	fmt.Fprintf(p, "demand   %s  %d tokens%s\n", sparkline(demand, chartWide), res.Total.Attempted, most)
-	fmt.Fprintf(p, "refused  %s  %d tokens, %s\n\n", sparkline(refused, chartWide), res.Total.Refused, share(res.Total.Refused, res.Total.Attempted))
+	fmt.Fprintf(p, "demand   %s  %s%s\n", sparkline(demand, chartWide), tokens(res.Total.Attempted), most)
+	fmt.Fprintf(p, "refused  %s  %s, %s\n\n", sparkline(refused, chartWide), tokens(res.Total.Refused), share(res.Total.Refused, res.Total.Attempted))
 	shown := res.Points
 	if n := len(shown); n > maxShown {
 		shown = shown[n-maxShown:]

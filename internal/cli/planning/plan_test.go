@@ -147,3 +147,24 @@ func exported(b *bytes.Buffer, res *quoratev1.HistoryResponse, csv bool) error {
 }
 
 var rewrite = flag.Bool("rewrite", false, "write what is printed into testdata; then read the diff")
+
+// TestHistoryPlurals checks the words for one token and one limit.
+func TestHistoryPlurals(t *testing.T) {
+	var b bytes.Buffer
+	one := &quoratev1.HistoryPoint{Start: noon, Seconds: 1, Attempted: 1, Refused: 1}
+	if err := exported(&b, &quoratev1.HistoryResponse{Namespace: "web", Limit: "login", Step: durationpb.New(time.Minute), Points: []*quoratev1.HistoryPoint{one}, Total: one, Coverage: complete}, false); err != nil {
+		t.Fatal(err)
+	}
+	err := render.NewPrinter(render.FormatTable, false, &b).Print(nil, func(p *render.Page) {
+		printUses(p, &quoratev1.HistoryKeysResponse{Rest: 1, Unattributed: 1, UnattributedSeconds: 3, Coverage: complete})
+		printUsed(p, &quoratev1.HistoryLimitsResponse{Limits: []*quoratev1.LimitUse{{Use: one}}, Total: 1, Coverage: complete})
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"  1 token,", "at most 1 token each", "at most 1 token; for 3 s", "1 of 1 limit;"} {
+		if !strings.Contains(b.String(), want) {
+			t.Errorf("no %q in\n%s", want, b.String())
+		}
+	}
+}
