@@ -81,7 +81,7 @@ func TestLimitPage(t *testing.T) {
 	res, body := get(pastConsole(pastFake()), "/console/limit?namespace=web&limit=login")
 	for _, want := range []string{
 		"5/m, burst 5", "The stated bound was exceeded", "08:10:00 to 08:11:00 UTC: no data", "08:20:00 to 08:22:00 UTC: n2&lt;script",
-		"1,011", "at most 17 tokens", "between 120 and 180 of 6,000 tokens, 2.00 % to 3.00 % (bounds)", "60 of 6,000 tokens, 1.00 % (exact)",
+		"1,011", "at most 17 tokens", "120 to 180 of 6,000 tokens, 2.00 % to 3.00 % (bounds)", "60 of 6,000 tokens, 1.00 % (exact)",
 		"All nodes have reported 57m of 1h; missing n2&lt;script", "It is 60 % full.", "Has 2 days of history", "&#34;unknown&#34;:true",
 	} {
 		if !strings.Contains(body, want) {
@@ -406,6 +406,24 @@ func TestHoleText(t *testing.T) {
 	} {
 		if got := h.Text(); got != want {
 			t.Errorf("got %q; want %q", got, want)
+		}
+	}
+}
+
+// TestRefusedText checks that what a rule would have refused is one number where it is known, and a
+// range with its likely value where it is not.
+func TestRefusedText(t *testing.T) {
+	for want, o := range map[string]*quoratev1.WhatIfOutcome{
+		"–":                                  nil,
+		"10 of 1,000 tokens, 1.00 % (exact)": {Attempted: 1000, RefusedAtLeast: 10, RefusedAtMost: 10, Exact: true},
+		"about 10 of 1,000 tokens, 1.00 % (an estimate)":                 {Attempted: 1000, RefusedAtLeast: 10, RefusedAtMost: 10, Estimate: true},
+		"about 10 to 20 of 1,000 tokens, 1.00 % to 2.00 % (an estimate)": {Attempted: 1000, RefusedAtLeast: 10, RefusedAtMost: 20, Estimate: true},
+		"10 to 20 of 1,000 tokens, 1.00 % to 2.00 % (bounds)":            {Attempted: 1000, RefusedAtLeast: 10, RefusedAtMost: 20},
+		"0 to 820 of 1,000 tokens, 0 % to 82 %, likely 1.00 %":           {Attempted: 1000, RefusedAtMost: 820, RefusedLikely: 10},
+		"0 of 0 tokens, 0 % (exact)":                                     {},
+	} {
+		if got := refusedText(o); got != want {
+			t.Errorf("%q; want %q", got, want)
 		}
 	}
 }

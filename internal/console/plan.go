@@ -259,15 +259,14 @@ func refusedText(o *quoratev1.WhatIfOutcome) string {
 		return "–"
 	}
 	of := func(n int64) string { return part(float64(n) / float64(max(1, o.Attempted))) }
-	total := " of " + num(o.Attempted) + " tokens"
+	out := span(num(o.RefusedAtLeast), num(o.RefusedAtMost)) + " of " + num(o.Attempted) + " tokens, " + span(of(o.RefusedAtLeast), of(o.RefusedAtMost))
 	switch {
 	case o.Exact || o.RefusedAtLeast == o.RefusedAtMost && !o.Estimate:
-		return num(o.RefusedAtMost) + total + ", " + of(o.RefusedAtMost) + " (exact)"
+		return out + " (exact)"
 	case o.Estimate:
-		return "about " + num(o.RefusedAtLeast) + " to " + num(o.RefusedAtMost) + total + ", " + of(o.RefusedAtLeast) + " to " + of(o.RefusedAtMost) + " (an estimate)"
+		return "about " + out + " (an estimate)"
+	case o.RefusedAtMost-o.RefusedAtLeast > o.Attempted/20:
+		return out + ", likely " + of(o.RefusedLikely)
 	}
-	if o.RefusedAtMost-o.RefusedAtLeast > o.Attempted/20 {
-		return "about " + num(o.RefusedLikely) + total + ", " + of(o.RefusedLikely) + " (at least " + of(o.RefusedAtLeast) + ", at most " + of(o.RefusedAtMost) + ")"
-	}
-	return "between " + num(o.RefusedAtLeast) + " and " + num(o.RefusedAtMost) + total + ", " + of(o.RefusedAtLeast) + " to " + of(o.RefusedAtMost) + " (bounds)"
+	return out + " (bounds)"
 }
