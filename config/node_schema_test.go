@@ -158,7 +158,7 @@ func makeNodeSchema(t *testing.T) string {
 	delete(root, "required")
 	root["$schema"] = "http://json-schema.org/draft-07/schema#"
 	root["title"] = "Quorate node settings"
-	root["description"] = "The settings of a node: what quorate serve --config reads, and node.yaml in its data directory. The reference is docs/reference/settings.md."
+	root["description"] = "Settings of a node: the file of quorate serve --config, or node.yaml in the data directory. docs/reference/settings.md is the reference."
 	n := Default()
 	for _, one := range n.settings() {
 		row, ok := about[one.path]
@@ -200,19 +200,23 @@ func encodeSchema(t *testing.T, schema jsonObject) string {
 	return b.String()
 }
 
-// settingsRows returns the description of each setting in docs/reference/settings.md, without markup and
-// links.
+// settingsRows returns the description of each setting in docs/reference/settings.md, without markup.
+// Links become their names, or disappear if they are in parentheses.
 func settingsRows(t *testing.T) map[string]string {
 	t.Helper()
 	data, err := os.ReadFile("../docs/reference/settings.md")
 	if err != nil {
 		t.Fatal(err)
 	}
-	link := regexp.MustCompile(`\s*\(?\[[^\]]*\]\([^)]*\)\)?`)
+	link := regexp.MustCompile(`\s*\(\[[^\]]*\]\([^)]*\)\)`) // in parentheses: left out
+	named := regexp.MustCompile(`\[([^\]]*)\]\([^)]*\)`)
 	out := map[string]string{}
 	for _, row := range regexp.MustCompile("(?m)^\\| `([a-z_.]+)` \\| (.+) \\| (.+) \\| (.+) \\|$").FindAllStringSubmatch(string(data), -1) {
-		plain := strings.NewReplacer("`", "").Replace(fmt.Sprintf("%s. Values: %s. Default: %s.", link.ReplaceAllString(row[2], ""), link.ReplaceAllString(row[3], ""), row[4]))
-		out[row[1]] = strings.ToUpper(plain[:1]) + plain[1:]
+		plain := strings.NewReplacer("`", "").Replace(fmt.Sprintf("%s. Values: %s. Default: %s.", link.ReplaceAllString(row[2], ""), named.ReplaceAllString(row[3], "$1"), row[4]))
+		if !strings.HasPrefix(plain, "gRPC") {
+			plain = strings.ToUpper(plain[:1]) + plain[1:]
+		}
+		out[row[1]] = plain
 	}
 	return out
 }

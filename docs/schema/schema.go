@@ -1,16 +1,15 @@
-// Package schema has the JSON schemas of Quorate's files: limits.json of the limit
-// file, node.json of a node's settings, scenario.json of the simulator's scenarios,
-// beside this file. They are for editors; a node serves them under /v1/schema. The
-// parsers are stricter: a schema knows nothing of duplicate keys, nor of what two
-// fields say of each other.
+// Package schema has the JSON schemas of Quorate's files: limits.json for limit files,
+// node.json for the settings of a node, scenario.json for scenarios of the simulator.
+// They are for editors; a node serves them under /v1/schema. The parsers are
+// stricter: a schema cannot detect duplicate keys or conflicts between fields.
 //
-// What values may be is written from the parsers into node.json and limits.json:
+// A test writes the valid values, as the parsers accept them, into node.json and limits.json:
 //
 //	go test ./config -run Schema -rewrite
 //
-// The words of node.json are those of docs/reference/settings.md; the words and the structure of
-// limits.json are kept there by hand. scenario.json is kept by hand, and a test of
-// internal/sim/scenario holds it to the parser.
+// The descriptions in node.json are those of docs/reference/settings.md. Descriptions and structure of
+// limits.json, and all of scenario.json, are edited by hand; a test of internal/sim/scenario
+// compares scenario.json with the parser.
 package schema
 
 import "embed"
@@ -18,11 +17,11 @@ import "embed"
 //go:embed *.json
 var files embed.FS
 
-// Names are what the schemas are of, in the order of the alphabet. The file of each is
+// Names returns the names of the schemas in alphabetical order. The file of each is
 // its name and .json.
 func Names() []string { return []string{"limits", "node", "scenario"} }
 
-// Of returns the schema of that name. The caller owns it.
+// Of returns the schema with that name, as a copy.
 func Of(name string) []byte {
 	data, err := files.ReadFile(name + ".json")
 	if err != nil {

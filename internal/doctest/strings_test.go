@@ -13,8 +13,8 @@ import (
 	"testing"
 )
 
-// TestStrings checks that messages in Go files, which the prose linter does not read, have none of
-// the phrases of tools/vale/Quorate/Tics.yml.
+// TestStrings checks that text which the prose linter does not read has none of the phrases of
+// tools/vale/Quorate/Tics.yml: messages in Go files, descriptions in JSON schemas, pages of the console.
 func TestStrings(t *testing.T) {
 	const root = "../.."
 	rules, err := os.ReadFile(root + "/tools/vale/Quorate/Tics.yml")
@@ -62,5 +62,29 @@ func TestStrings(t *testing.T) {
 	})
 	if err != nil || files < 300 {
 		t.Errorf("%d files, %v", files, err)
+	}
+	described := regexp.MustCompile(`"(?:description|title)": ".*"`)
+	for _, pattern := range []string{
+		"docs/schema/*.json", "deploy/helm/*/values.schema.json",
+		"internal/console/templates/*.html", "internal/console/static/app.js", "internal/console/static/editor.js",
+	} {
+		paths, err := filepath.Glob(filepath.Join(root, pattern))
+		if err != nil || len(paths) == 0 {
+			t.Fatalf("%s: %d files, %v", pattern, len(paths), err)
+		}
+		for _, path := range paths {
+			data, err := os.ReadFile(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for i, line := range strings.Split(string(data), "\n") {
+				if filepath.Ext(path) == ".json" {
+					line = described.FindString(line)
+				}
+				if found := tic.FindString(line); found != "" {
+					t.Errorf("%s:%d: %q: write it in plain words, as tools/vale/Quorate/Tics.yml suggests", path, i+1, found)
+				}
+			}
+		}
 	}
 }

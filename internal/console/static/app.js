@@ -1,5 +1,5 @@
-// What the console's pages do beyond HTML: themes, the menu, live parts, tables that sort,
-// the dialog of changes, charts. Pages can be read without it.
+// The behaviour of the console's pages: themes, the menu, live parts, sortable tables,
+// the dialog of changes, charts. The pages are readable without it.
 "use strict";
 (function () {
   const root = document.documentElement;
@@ -17,7 +17,7 @@
     redraw();
   }
 
-  // Tables that sort: the choice is kept when the table is filled anew.
+  // Sortable tables: the order is kept when the table is filled again.
   const sorts = new Map();
   function dress(table) {
     if (!table.id) return;
@@ -69,7 +69,7 @@
     source = new EventSource(from);
     source.onopen = () => trouble("");
     source.onerror = () => {
-      trouble("The page is not live: the node does not answer. What is shown may be old.");
+      trouble("The page is not live: the node does not answer. The data shown may be old.");
       if (source && source.readyState === EventSource.CLOSED) { still(); setTimeout(live, 5000); }
     };
     $$("[data-live]").forEach((e) => source.addEventListener(e.dataset.live, (ev) => fill(e, ev.data)));
@@ -145,7 +145,7 @@
     zoomed(figure);
     draw(figure, spec, [spec.times || [], ...(spec.series || []).map((s) => s.values || [])]);
   }
-  // shade draws what is not known in full behind the lines: hatched where nothing is known.
+  // shade marks incomplete parts behind the lines, hatched where no data exists.
   function shade(u, marks) {
     const { ctx, bbox } = u;
     ctx.save();
@@ -169,7 +169,7 @@
     });
     ctx.restore();
   }
-  // A part of a chart that is selected by dragging is shown by another address of the page, or in
+  // A part of a chart that is selected by dragging is shown at another address of the page, or in
   // place, with the part in the address.
   const zooms = new Map();
   const place = (t) => new Date(t * 1000).toISOString().slice(0, 19);
@@ -293,7 +293,7 @@
   }
   function redraw() { charts.forEach((c) => { if (c.figure.isConnected) draw(c.figure, c.spec, c.data); }); }
   function resize() { charts.forEach((c) => c.plot.setSize({ width: Math.max(200, $(".plot", c.figure).clientWidth), height: c.spec.height })); }
-  // A form that names a chart asks for its data anew, and fills data-out elements.
+  // A form that names a chart requests its data again, and fills data-out elements.
   const asked = new Map();
   async function again(form, id) {
     const c = charts.get("chart-" + id);
@@ -312,7 +312,7 @@
     for (const [name, text] of Object.entries(got.out || {})) $$('[data-out="' + CSS.escape(name) + '"]').forEach((e) => { e.textContent = text; });
   }
 
-  // tried is the line at the value that a form tries; it moves without asking for the curve anew.
+  // tried is the line at the value that a form tries; it moves without another request for the curve.
   const tried = (form) => ({ at: Number(form.elements.amount.value), name: "tried" });
   function move(form) {
     const c = charts.get("chart-" + form.dataset.line);
