@@ -39,7 +39,11 @@ type nodesView struct {
 	Done    int  // groups with the wanted placement
 	Under   int  // ranges with a voter that is not connected
 	down    map[string]bool
+	underOn map[string]int // of them, by voter
 }
+
+// UnderOn returns how many ranges of a node have a voter that is not connected.
+func (v *nodesView) UnderOn(id string) int { return v.underOn[id] }
 
 // Up reports whether a node is connected.
 func (v *nodesView) Up(id string) bool { return !v.down[id] }
@@ -49,13 +53,16 @@ func loadNodes(r *Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	v := &nodesView{Status: st, May: r.May(rbac.ClusterAdmin), down: map[string]bool{}}
+	v := &nodesView{Status: st, May: r.May(rbac.ClusterAdmin), down: map[string]bool{}, underOn: map[string]int{}}
 	for _, n := range st.Nodes {
 		v.down[n.Id] = !n.Connected
 	}
 	for _, g := range st.Ranges {
 		if slices.ContainsFunc(g.Replicas, func(id string) bool { return v.down[id] }) {
 			v.Under++
+			for _, id := range g.Replicas {
+				v.underOn[id]++
+			}
 		}
 	}
 	if w := r.Query("without"); w != "" {

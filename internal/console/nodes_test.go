@@ -1,9 +1,12 @@
 package console
 
 import (
+	"context"
 	"regexp"
 	"strings"
 	"testing"
+
+	"google.golang.org/protobuf/proto"
 
 	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
 )
@@ -18,6 +21,27 @@ func TestChangePlurals(t *testing.T) {
 			if one.MatchString(words) || several.MatchString(words) {
 				t.Errorf("%s: %s", change, words)
 			}
+		}
+	}
+}
+
+// TestUnderReplicatedOnNodes checks that each node has the number of its ranges that lack a voter.
+func TestUnderReplicatedOnNodes(t *testing.T) {
+	f := newFake()
+	f.answer["GetStatus"] = func(context.Context, any) (proto.Message, error) {
+		return &quoratev1.GetStatusResponse{
+			Nodes: []*quoratev1.NodeStatus{{Id: "n1", Connected: true}, {Id: "n2", Connected: true}, {Id: "n3", Connected: true}, {Id: "n4"}},
+			Ranges: []*quoratev1.RangeStatus{
+				{Id: 0, Leader: "n1", Replicas: []string{"n1", "n2", "n3"}}, {Id: 1, Leader: "n1", Replicas: []string{"n1", "n2", "n4"}}, {Id: 2, Leader: "n1", Replicas: []string{"n1", "n4"}},
+			},
+		}, nil
+	}
+	_, body := get(New(Deps{Conn: f}), "/console/nodes")
+	for id, want := range map[string]string{"n1": "2 ranges under-replicated", "n2": "1 range under-replicated", "n3": "", "n4": "2 ranges under-replicated"} {
+		_, row, _ := strings.Cut(body, `<tr id="node-`+id+`">`)
+		row, _, _ = strings.Cut(row, "</tr>")
+		if row == "" || !strings.Contains(row, want) || want == "" && strings.Contains(row, "under-replicated") {
+			t.Errorf("%s: want %q in\n%s", id, want, row)
 		}
 	}
 }
