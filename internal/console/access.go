@@ -108,6 +108,16 @@ func (v *accessView) Expired(t *quoratev1.BearerToken) bool {
 	return t.ExpiresAt != nil && t.ExpiresAt.Seconds <= v.Now
 }
 
+// caller returns the address of what an identity did, in the audit log. It is empty for those that call
+// nothing themselves: groups, and everybody.
+func caller(identity string) string {
+	if identity == "" || identity == "*" || strings.HasPrefix(identity, "group:") {
+		return ""
+	}
+	to, _ := link("audit", "who", identity)
+	return to
+}
+
 func confirmBind(r *Request) (*Confirmation, error) {
 	f := r.PostForm
 	c := &Confirmation{

@@ -47,6 +47,7 @@ func (c *Console) funcs() template.FuncMap {
 		"auditRest":     auditRest,
 		"auditDetails":  auditDetails,
 		"who":           auth.Shown,
+		"caller":        caller,
 		"callName":      callName,
 		"callText":      callText,
 		"word":          func(prefix, s string) string { return enumText(s, prefix) },

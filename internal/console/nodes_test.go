@@ -45,3 +45,30 @@ func TestUnderReplicatedOnNodes(t *testing.T) {
 		}
 	}
 }
+
+// TestLinks checks that identities lead to what they did, and voters of the plan to their nodes.
+func TestLinks(t *testing.T) {
+	f := newFake()
+	f.answer["WhoAmI"] = func(context.Context, any) (proto.Message, error) { return &quoratev1.WhoAmIResponse{}, nil }
+	f.answer["ListBindings"] = func(context.Context, any) (proto.Message, error) {
+		return &quoratev1.ListBindingsResponse{Bindings: []*quoratev1.Binding{{Identity: "user:ann", By: "token:boss"}, {Identity: "group:ops"}, {Identity: "*"}}}, nil
+	}
+	f.answer["ListTokens"] = func(context.Context, any) (proto.Message, error) {
+		return &quoratev1.ListTokensResponse{Tokens: []*quoratev1.BearerToken{{Id: "k1", Name: "ci"}}}, nil
+	}
+	f.answer["GetPlan"] = func(context.Context, any) (proto.Message, error) {
+		return &quoratev1.GetPlanResponse{Total: 2, Groups: []*quoratev1.GroupPlan{{Group: "range 0", Voters: []string{"n1", "n2"}, Wanted: []string{"n3"}}}}, nil
+	}
+	c := New(Deps{Conn: f})
+	for page, wants := range map[string][]string{
+		"access": {`<td><a href="/console/audit?who=user%3Aann">user:ann</a></td>`, `<a href="/console/audit?who=token%3Aboss">token:boss</a>`, `<a href="/console/audit?who=token%3Aci">token:ci</a>`, "<td>group:ops</td>", "<td>*</td>"},
+		"nodes":  {`<td><a href="#node-n1">n1</a>, <a href="#node-n2">n2</a></td><td><a href="#node-n3">n3</a></td>`},
+	} {
+		_, body := get(c, "/console/"+page)
+		for _, want := range wants {
+			if !strings.Contains(body, want) {
+				t.Errorf("%s: no %s in\n%s", page, want, body)
+			}
+		}
+	}
+}
