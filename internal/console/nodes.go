@@ -1,6 +1,7 @@
 package console
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strconv"
@@ -179,7 +180,7 @@ func confirmTransfer(r *Request) (*Confirmation, error) {
 			to.Options = append(to.Options, Option{n.Id, n.Id})
 		}
 	}
-	ranges := Field{Name: "ranges", Label: "Ranges", Type: "text", Value: r.PostForm.Get("ranges"), Required: from == "", Hint: "Numbers, such as 0, 4-7."}
+	ranges := Field{Name: "ranges", Label: "Ranges", Type: "text", Value: cmp.Or(r.PostForm.Get("ranges"), strings.Join(r.PostForm["range"], ", ")), Required: from == "", Hint: "Numbers, such as 0, 4-7."}
 	c := &Confirmation{Title: "Hand over ranges?", Button: "Hand over", Fields: append(Hidden(r, "from"), ranges, to)}
 	if from != "" {
 		c.Title = "Hand over the ranges of " + from + "?"

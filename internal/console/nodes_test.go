@@ -2,6 +2,7 @@ package console
 
 import (
 	"context"
+	"net/url"
 	"regexp"
 	"strings"
 	"testing"
@@ -69,6 +70,27 @@ func TestLinks(t *testing.T) {
 			if !strings.Contains(body, want) {
 				t.Errorf("%s: no %s in\n%s", page, want, body)
 			}
+		}
+	}
+}
+
+// TestTickedRanges checks that the check boxes of the table of ranges belong to the form that hands ranges
+// over, and that it proposes those that are ticked.
+func TestTickedRanges(t *testing.T) {
+	c := New(Deps{Conn: newFake()})
+	_, body := get(c, "/console/nodes")
+	for _, want := range []string{`<form class="act" id="transfer" method="post" action="/console/nodes/transfer"`, `<input type="checkbox" form="transfer" name="range" id="range-1" value="1" aria-label="Range 1"> 1</label>`} {
+		if !strings.Contains(body, want) {
+			t.Errorf("no %s in\n%s", want, body)
+		}
+	}
+	for want, form := range map[string]url.Values{
+		`name="ranges" value="0, 4"`: {"range": {"0", "4"}},
+		`name="ranges" value="7"`:    {"range": {"0", "4"}, "ranges": {"7"}},
+		`name="ranges" value=""`:     {},
+	} {
+		if _, body := do(c, post("/console/nodes/transfer", form)); !strings.Contains(body, want) {
+			t.Errorf("no %s in\n%s", want, body)
 		}
 	}
 }
