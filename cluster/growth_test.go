@@ -195,7 +195,7 @@ func TestRedundancy(t *testing.T) {
 		}
 		return nil
 	})
-	if _, err := change("n3", quoratev1.NodeChange_NODE_CHANGE_LEAVE, false); err == nil || !strings.Contains(err.Error(), "2 answering voters") {
+	if _, err := change("n3", quoratev1.NodeChange_NODE_CHANGE_LEAVE, false); err == nil || !strings.Contains(err.Error(), "2 live voters") {
 		t.Fatalf("n3 leaves three of four that answer: %v", err)
 	}
 	if _, err := change("n5", quoratev1.NodeChange_NODE_CHANGE_REMOVE, false); err != nil {

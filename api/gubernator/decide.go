@@ -70,7 +70,7 @@ func decided(a *asked, d *quota.Decision) error {
 	case d.Why == quota.WhyUnknown:
 		return errors.New("the node could not decide")
 	case d.Limit == nil && a.ours:
-		return fmt.Errorf("there is no limit %v any more", a.key.LimitName)
+		return fmt.Errorf("limit %v was deleted", a.key.LimitName)
 	case d.Limit == nil:
 		return errors.New("the node has no room for another limit sent by callers, or by this caller; give some of them the same numbers, or define them in a limit file")
 	}

@@ -98,8 +98,8 @@ func (s *Service) warning(t *Table, change quoratev1.NodeChange, id quota.NodeID
 	switch change { //nolint:exhaustive // the others are no loss
 	case quoratev1.NodeChange_NODE_CHANGE_LEAVE, quoratev1.NodeChange_NODE_CHANGE_REMOVE:
 		if fewest, err := s.fewestVoters(t, t.Nodes()); err == nil && fewest < t.Replicas() {
-			return fmt.Sprintf("without %s there are ranges with %s, where replicas: %d asks for more, and the cluster tolerates the loss of %s: join another node",
-				id, phrase.Plural(fewest, "answering voter"), t.Replicas(), phrase.Plural((fewest-1)/2, "node"))
+			return fmt.Sprintf("without %s, ranges have %s; replicas is %d, and the cluster tolerates the loss of %s: join another node",
+				id, phrase.Plural(fewest, "live voter"), t.Replicas(), phrase.Plural((fewest-1)/2, "node"))
 		}
 	case quoratev1.NodeChange_NODE_CHANGE_DRAIN:
 		if s.Tolerates() == 0 {
@@ -149,8 +149,8 @@ func (s *Service) redundant(t *Table, leaving quota.NodeID) error {
 	if after >= now {
 		return nil
 	}
-	return refuse(Forbidden, "node %q: without it there would be ranges with %s, where replicas: %d asks for more, and the cluster would tolerate the loss of %s; join another node first, or force it",
-		leaving, phrase.Plural(after, "answering voter"), t.Replicas(), phrase.Plural((after-1)/2, "node"))
+	return refuse(Forbidden, "node %q: removing it would leave ranges with %s; replicas is %d, and the cluster would tolerate the loss of %s; join another node first, or use --force",
+		leaving, phrase.Plural(after, "live voter"), t.Replicas(), phrase.Plural((after-1)/2, "node"))
 }
 
 // applyChange applies the change to m, or returns why it is refused.
@@ -167,7 +167,7 @@ func (s *Service) applyChange(t *Table, m *Member, r *quoratev1.ChangeNodeReques
 		m.State = Draining
 	case quoratev1.NodeChange_NODE_CHANGE_LEAVE:
 		if !up {
-			return refuse(Forbidden, "node %q: does not answer, so it can give nothing away; remove it if it never comes back", m.ID)
+			return refuse(Forbidden, "node %q: does not answer, so it cannot hand over its replicas; remove it if it does not return", m.ID)
 		}
 		if m.State != Leaving && !r.GetForce() {
 			if err := cmp.Or(s.enough(t, m), s.redundant(t, m.ID)); err != nil {
@@ -177,7 +177,7 @@ func (s *Service) applyChange(t *Table, m *Member, r *quoratev1.ChangeNodeReques
 		m.State = Leaving
 	case quoratev1.NodeChange_NODE_CHANGE_REMOVE:
 		if up && !r.GetForce() {
-			return refuse(Forbidden, "node %q: answers; let it leave instead, or force its removal", m.ID)
+			return refuse(Forbidden, "node %q: is alive; use cluster leave, or --force", m.ID)
 		}
 		m.State, m.Dead = Leaving, true
 	default:

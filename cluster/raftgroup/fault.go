@@ -248,12 +248,12 @@ func (h *Host) watchSpace() {
 	err, old := h.space(), h.lowSpace.Load()
 	switch {
 	case err != nil && old == nil:
-		h.log.Error("little disk space left; this node leads nothing until there is more", "err", err)
+		h.log.Error("low disk space; this node leads no range until space is free", "err", err)
 		h.lowSpace.Store(&fault{err, time.Now()})
 	case err != nil:
 		h.lowSpace.Store(&fault{err, old.since})
 	case old != nil:
-		h.log.Info("there is space again", "after", time.Since(old.since).Round(time.Second))
+		h.log.Info("disk space is available again", "after", time.Since(old.since).Round(time.Second))
 		h.lowSpace.Store(nil)
 	}
 }

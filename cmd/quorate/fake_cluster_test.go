@@ -136,7 +136,7 @@ func (f *fakeMembers) change(r *quoratev1.ChangeNodeRequest) (*quoratev1.ChangeN
 		n.State, n.Leads = quoratev1.NodeState_NODE_STATE_ACTIVE, 2
 	case quoratev1.NodeChange_NODE_CHANGE_REMOVE:
 		if !r.Force {
-			return nil, &membership.Error{Kind: membership.Forbidden, Text: fmt.Sprintf("node %q: answers; let it leave instead, or force its removal", r.Node)}
+			return nil, &membership.Error{Kind: membership.Forbidden, Text: fmt.Sprintf("node %q: is alive; use cluster leave, or --force", r.Node)}
 		}
 		n.State, n.Connected, n.Silent, n.Replicas = quoratev1.NodeState_NODE_STATE_LEAVING, false, durationpb.New(12*time.Second), 40
 	default:

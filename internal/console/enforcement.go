@@ -49,7 +49,7 @@ func withEnforcement(text, to string) (out string, ok bool) {
 // enforcementWords describes each enforcement to users.
 var enforcementWords = map[string]string{
 	"enforce": "Requests beyond the limit are refused from now on, for all keys.",
-	"shadow":  "No request is refused any more. Requests over the limit pass, and are counted and reported.",
+	"shadow":  "Requests are no longer refused. Those over the limit pass, and are counted and reported.",
 	"off":     "Everything passes, and nothing is counted.",
 }
 

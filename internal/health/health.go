@@ -56,7 +56,7 @@ func ReadinessOf(st *quoratev1.GetStatusResponse) Readiness {
 // problem returns why the node is not ready, or the groups without a leader; empty if neither.
 func (s *Readiness) problem() string {
 	if s.Reason == "" && s.Leaderless != "" {
-		return s.Leaderless + ", limits go by when_cut_off there"
+		return s.Leaderless + ", keys in these ranges follow when_cut_off"
 	}
 	return s.Reason
 }

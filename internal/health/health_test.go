@@ -40,7 +40,7 @@ func TestState(t *testing.T) {
 			"",
 			[]*quoratev1.NodeStatus{node("a"), node("b", dead), node("c", dead)},
 			[]*quoratev1.RangeStatus{{Replicas: []string{"a", "b", "c"}, Step: StepUnknown}},
-			State{NotReady, "1 of 1 ranges have no leader, limits go by when_cut_off there; node b does not answer, for 1m30s; node c does not answer, for 1m30s; 1 range without a majority of voters that answer; " + still},
+			State{NotReady, "1 of 1 ranges have no leader, keys in these ranges follow when_cut_off; node b does not answer, for 1m30s; node c does not answer, for 1m30s; 1 range without a majority of voters that answer; " + still},
 		},
 		"an election of the meta group": {
 			"",

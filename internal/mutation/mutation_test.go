@@ -12,7 +12,7 @@ import (
 	"testing"
 )
 
-// mutation is a small fault: in a file, what stands there once, and what replaces it.
+// mutation is a small fault: it replaces old, which occurs once in the file, by new.
 type mutation struct{ name, file, old, new string }
 
 // mutations are the faults that tests of the core must find.
@@ -21,11 +21,11 @@ var mutations = []mutation{
 	{"a debit is dropped", "leader/allocation.go", "used: max(0, e.Used-al.used), over:", "used: 0, over:"},
 	{"an overdraft is not booked", "leader/allocation.go", "over: max(0, e.Overdrawn-al.over), refused:", "over: 0, refused:"},
 	{"a refund is booked twice", "leader/allocation.go", "refunded: max(0, e.Refunded-al.refunded),", "refunded: 2 * max(0, e.Refunded-al.refunded),"},
-	{"what no leader has heard of counts as known", "leader/allocation.go", "known := total - min(e.Unreported, total)", "known := total"},
-	{"a report that arrives again is booked again", "leader/ledger.go", "if r.Seq <= m.seq {", "if r.Seq < m.seq {"},
+	{"unreported use counts as known", "leader/allocation.go", "known := total - min(e.Unreported, total)", "known := total"},
+	{"a repeated report is booked again", "leader/ledger.go", "if r.Seq <= m.seq {", "if r.Seq < m.seq {"},
 	{"reports of an earlier process are booked", "leader/ledger.go", "if r.Incarnation < m.inc {", "if false {"},
 	{"reports of another term are booked", "leader/ledger.go", "if r.Range != l.id || r.Term != l.term {", "if r.Range != l.id {"},
-	{"a decide request that arrives again is booked again", "leader/requests.go", "if was, ok := s.known[q.ID]; ok {", "if was, ok := s.known[q.ID]; ok && false {"},
+	{"a repeated decide request is booked again", "leader/requests.go", "if was, ok := s.known[q.ID]; ok {", "if was, ok := s.known[q.ID]; ok && false {"},
 	{"an answered use is booked again when it is reported", "leader/allocation.go", "	current = min(d.used-min(late, d.used), g.answered)\n", "	current = 0 * late\n"},
 	{"an answer stays in the level that the log keeps", "leader/allocation.go", "al.returnable+cost, al.log().answered+cost", "al.returnable, al.log().answered+cost"},
 	{"an unused answer stays booked", "leader/requests.go", "	b.pool.Add(back)\n", ""},
@@ -33,39 +33,39 @@ var mutations = []mutation{
 	// Grants.
 	{"granted tokens stay in the pool", "leader/divide.go", "		b.pool.Add(-tokens)\n		al.out,", "		al.out,"},
 	{"granted tokens are not out", "leader/divide.go", "al.out, al.returnable = al.out+tokens, al.returnable+tokens", "al.returnable = al.returnable + tokens"},
-	{"tokens on their way are not counted", "leader/divide.go", "		al.addUnacked(tokens)\n", ""},
-	{"a grant is held to have arrived too early", "leader/allocation.go", "if f.seq > applied {", "if f.seq > applied+1 {"},
-	{"rates exceed the limit's", "leader/divide.go", "rate := min(quota.RoundUnits(want), b.gains-others)", "rate := quota.RoundUnits(want)"},
-	{"the old rate is forgotten before the member has heard", "leader/divide.go", "al.charged = max(al.charged, al.rate)", "al.charged = al.rate"},
+	{"tokens in transit are not counted", "leader/divide.go", "		al.addUnacked(tokens)\n", ""},
+	{"a grant counts as received too early", "leader/allocation.go", "if f.seq > applied {", "if f.seq > applied+1 {"},
+	{"rates exceed the limit's rate", "leader/divide.go", "rate := min(quota.RoundUnits(want), b.gains-others)", "rate := quota.RoundUnits(want)"},
+	{"the old rate is forgotten before the member acknowledges the cut", "leader/divide.go", "al.charged = max(al.charged, al.rate)", "al.charged = al.rate"},
 	{"caps exceed the burst", "leader/divide.go", "limit = min(limit, b.limit.BurstUnits()-othersCap(b, al))", "limit = min(limit, b.limit.BurstUnits())"},
-	{"a member's cap is no bound for its tokens", "leader/divide.go", "part = min(part, max(0, room))", "part = max(part, 0)"},
+	{"a member's cap does not bound its tokens", "leader/divide.go", "part = min(part, max(0, room))", "part = max(part, 0)"},
 	{"nothing is recalled", "leader/push.go", "	o.recalled = now\n", "	return\n"},
 	{"too few tokens are divided", "leader/divide.go", "	least := b.few()\n", "	least := 0.0\n"},
 
 	// What members may have used.
 	{"accrued tokens are not out", "leader/allocation.go", "al.out, al.returnable = al.out.Plus(got), al.returnable.Plus(got)", "al.returnable = al.returnable.Plus(got)"},
-	{"what was used while a report was late is not out", "leader/allocation.go", "al.out, al.returnable, al.held, al.inFlight = out, standing,", "al.out, al.returnable, al.held, al.inFlight = min(out, standing), standing,"},
-	{"all that a member does not hold comes back", "leader/allocation.go", "allowed := min(max(sure, least), left)", "allowed := max(left, min(sure, 0))"},
-	{"tokens on their way count as used", "leader/allocation.go", "return min(sum.Plus(al.unackedTokens), quota.Most)", "return min(sum, quota.Most)"},
+	{"use during a late report is not charged", "leader/allocation.go", "al.out, al.returnable, al.held, al.inFlight = out, standing,", "al.out, al.returnable, al.held, al.inFlight = min(out, standing), standing,"},
+	{"all tokens that a member does not hold are returned", "leader/allocation.go", "allowed := min(max(sure, least), left)", "allowed := max(left, min(sure, 0))"},
+	{"tokens in transit count as used", "leader/allocation.go", "return min(sum.Plus(al.unackedTokens), quota.Most)", "return min(sum, quota.Most)"},
 	{"the level exceeds the burst", "leader/bucket.go", "handed := stands.Plus(b.own.earlier)", "handed := b.own.earlier"},
 	{"tokens of a window outlast it", "leader/bucket.go", "		b.allocations[i].void()\n", ""},
-	{"a lost answer gives back what has overflowed", "leader/requests.go", "back = min(back, b.rooms.since(booked.at, b.room()))", "back = max(back, 0)"},
-	{"what may come back from members is no use of room", "leader/bucket.go", "full-b.pool.Level()-max(0, b.returns()-b.answered()-stands)", "full-b.pool.Level()"},
+	{"a lost answer returns overflowed tokens", "leader/requests.go", "back = min(back, b.rooms.since(booked.at, b.room()))", "back = max(back, 0)"},
+	{"tokens that members may return use no room", "leader/bucket.go", "full-b.pool.Level()-max(0, b.returns()-b.answered()-stands)", "full-b.pool.Level()"},
 
 	// New leaders.
 	{"a new leader grants before it has learned", "leader/ask.go", "!l.mayGrant(now, b) && q.Cost > 0", "false && q.Cost > 0"},
 	{"a rate of an earlier leader is forgotten", "leader/allocation.go", "al.rate, al.charged = e.Learn.Rate, e.Learn.Rate", "al.rate, al.charged = 0, 0"},
-	{"what the log says to be out is in the pool too", "leader/durable.go", "		b.pool.Add(-al.out)\n		l.leased", "		l.leased"},
+	{"tokens granted according to the log are also in the pool", "leader/durable.go", "		b.pool.Add(-al.out)\n		l.leased", "		l.leased"},
 	{"more is granted than the log promises", "leader/durable.go", "got := max(0, min(tokens, room, top.Plus(-most)))", "got := max(0, tokens, min(0, room))"},
 	{"a leader admits more than the log promises it", "leader/answers.go", "return given <= p.high && now < p.until", "return (given <= p.high || true) && now < p.until"},
-	{"what an earlier leader may have admitted is in the pool", "leader/answers.go", "	b.pool.Add(-kl.Answers)\n", ""},
-	{"promises to itself end against what stands with members", "leader/answers.go", "owed := -b.pool.Level().Plus(b.returns())", "owed := -b.pool.Level().Plus(b.standing())"},
-	{"a leader's death counts what nobody asked for", "leader/answers.go", "		need = s.short\n", "		need = need + 0\n"},
+	{"tokens that an earlier leader may have admitted are in the pool", "leader/answers.go", "	b.pool.Add(-kl.Answers)\n", ""},
+	{"promises to itself end by the members' standing tokens instead of the returnable ones", "leader/answers.go", "owed := -b.pool.Level().Plus(b.returns())", "owed := -b.pool.Level().Plus(b.standing())"},
+	{"a leader's death counts tokens that nobody requested", "leader/answers.go", "		need = s.short\n", "		need = need + 0\n"},
 
 	// Members.
-	{"a member spends what it does not hold", "aggregator/hotpath.go", "		if h < cost {\n", "		if h < 0 {\n"},
+	{"a member spends tokens that it does not hold", "aggregator/hotpath.go", "		if h < cost {\n", "		if h < 0 {\n"},
 	{"a member accrues beyond its cap", "aggregator/state.go", "b.addHeld(min(got, max(0, b.cap-b.base)))", "b.addHeld(got)"},
-	{"a hard window ends as late as the leader's clock may be", "aggregator/window.go", "		until = until.Add(-off.lag())\n", ""},
+	{"a hard window ends without the allowance for the leader's clock", "aggregator/window.go", "		until = until.Add(-off.lag())\n", ""},
 	{"a member spends after its lease", "aggregator/state.go", "	end := min(until, b.lease)\n", "	end := until\n"},
 	{"an old grant is applied again", "aggregator/apply.go", "b.term == rt.term && e.Seq <= b.applied", "b.term == rt.term && e.Seq < b.applied"},
 	{"any answer acknowledges the last report", "aggregator/apply.go", "if b.pending == 0 || e.Ack != b.pending {", "if b.pending == 0 {"},
@@ -76,10 +76,10 @@ var mutations = []mutation{
 	{"a leader is asked although another limit refuses", "aggregator/decide.go", "		d.Allowed = true // unless", "		d.Allowed = false // unless"},
 
 	// Client ledger, and division.
-	{"a client's use is booked beyond what it was given", "internal/clientledger/allocation.go", "total := min(e.Used, al.given)", "total := e.Used"},
+	{"a client's use is booked beyond its granted tokens", "internal/clientledger/allocation.go", "total := min(e.Used, al.given)", "total := e.Used"},
 	{"a client's overdraft is dropped", "internal/clientledger/allocation.go", "max(0, e.Overdrawn-al.over)\n	s :=", "quota.Units(0)\n	s :="},
-	{"who demands little gets an equal part", "internal/fairshare/demand.go", "d > 0 && d <= level", "d > 0 && d < 0"},
-	{"a surge is not followed", "internal/fairshare/demand.go", "case got > expected+margin:", "case got > expected+1000*margin:"},
+	{"a member with little demand gets an equal part", "internal/fairshare/demand.go", "d > 0 && d <= level", "d > 0 && d < 0"},
+	{"the demand estimate does not follow a surge", "internal/fairshare/demand.go", "case got > expected+margin:", "case got > expected+1000*margin:"},
 }
 
 // TestMutationsFit checks that each mutation still fits the sources.
