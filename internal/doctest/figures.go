@@ -20,7 +20,8 @@ const (
 
 // Figures reads all measured figures. A name of results.json is table/row/measure, with the measure
 // x for the ratio to the table's reference; one of measured.json is run/name; one of the accuracy table
-// is accuracy/scenario-nNODES-cCLUMP, the percent admitted short of the ideal.
+// is accuracy/scenario-nNODES-cCLUMP, the percent admitted short of the ideal, and accuracy-ppm/... the
+// same per million.
 func Figures(fsys fs.FS) (map[string]float64, error) {
 	var results struct {
 		Tables []struct {
@@ -77,7 +78,9 @@ func Figures(fsys fs.FS) (map[string]float64, error) {
 		if err != nil {
 			return nil, fmt.Errorf("%s: %s: %w", accuracyFile, scenario, err)
 		}
-		out[fmt.Sprintf("accuracy/%s-n%s-c%s", scenario, m[2], m[3])] = 0 - net // which is never -0
+		run := fmt.Sprintf("%s-n%s-c%s", scenario, m[2], m[3])
+		out["accuracy/"+run] = 0 - net // which is never -0
+		out["accuracy-ppm/"+run] = 0 - net*1e4
 	}
 	return out, nil
 }
