@@ -36,6 +36,10 @@ func (a *Aggregator) Apply(now quota.Time, g quota.Grant) {
 			a.settled(rt, e)
 			continue
 		}
+		if e.Announced {
+			a.announced(now, at, off, rt, e)
+			continue
+		}
 		if e.Line > 0 && e.Ack != ack {
 			if ack, lines = e.Ack, nil; rt.sent.of(ack) != nil {
 				r := rt.sent.of(ack)

@@ -39,6 +39,7 @@ type state struct {
 	errorState
 	divisionState
 	logState
+	announceState
 }
 
 // bookState identifies the bucket and counts its use since it was opened.

@@ -13,6 +13,7 @@
 //	errorState      112  env live forgiven over needless needlessAtMost
 //	divisionState    48  batchSizes shared most central
 //	logState         48  logged behindSince dirty saved wanted queued behind overdue
+//	announceState     8  announced
 //	openState        40  node inc epoch closed resetSinceReport restored carriedOver settlesEarlier final dead
 //	heldState       120  out returnable held capped unackedTokens rate charged from lease cap grants granted unacked
 //	demandState     136  reported reportWithin demand live using deficit awaited unmet unmetAt recalled counts tried admit asked

@@ -203,7 +203,7 @@ func (g *exactGame) report(m *exactMember, want int64, lost bool) {
 func (g *exactGame) deliver(grants []quota.Grant) {
 	for _, p := range grants {
 		m := &g.members[p.To[0]-'a']
-		if e := p.Entries[0]; !e.Recall && g.now >= m.asleep && !g.chance(8) {
+		if e := p.Entries[0]; !e.Recall && !e.Announced && g.now >= m.asleep && !g.chance(8) {
 			m.apply(e, p, nil)
 		}
 	}

@@ -62,7 +62,11 @@ type Ledger struct {
 	catchingUp bool          // while catchUp grants
 	more       bool          // the last checkpoint had no room for all changed buckets
 	wanted     []*bucket     // buckets whose next checkpoint members wait for, oldest first
-	pushed     []quota.Grant // to members other than the reporting one, not sent yet
+	pushed     []quota.Grant // grants that answer no report, not sent yet
+
+	announcing  []*bucket   // not pushed yet
+	announcedAt quota.Time  // when they were pushed last
+	announced   bucketQueue // the last buckets that were announced
 }
 
 // savedLevel is a level that a bucket will start with. tier is the tier by which it was counted, if
@@ -163,6 +167,7 @@ func (l *Ledger) ReportInto(room []quota.GrantEntry, now quota.Time, r *quota.Re
 	if r.Full && !m.reported {
 		m.reported = true
 		l.addChange(&change{at: now, node: r.From, heard: true, known: *m})
+		l.introduce(now, r.From)
 	}
 	g := quota.Grant{Range: l.id, Term: l.term, From: l.self, To: r.From, At: now, Incarnation: r.Incarnation}
 	if room == nil || cap(room) < len(r.Entries) {
@@ -180,6 +185,7 @@ func (l *Ledger) ReportInto(room []quota.GrantEntry, now quota.Time, r *quota.Re
 		}
 	}
 	g.Entries = room[:n]
+	l.pushAnnounced(now)
 	return g, nil
 }
 
@@ -589,6 +595,7 @@ func (l *Ledger) Reset(now quota.Time, k quota.Key) {
 	}
 	b.env = newEnvelope(b.unused(), now)
 	b.dirty = true
+	b.announced = now + 1 // an earlier leader may have announced it
 	b.advance(now)
 	b.wakeBy(now.Add(linger))
 	l.note(now, b)

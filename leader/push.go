@@ -7,9 +7,9 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// Pushed returns the grants made since the last call that answer no report and go to other members
-// than the reporting one: recalls, and tokens for members whose callers wanted them. Send them
-// unchanged. A lost one is made again when a member is short again. At most 4096 wait.
+// Pushed returns the grants made since the last call that answer no report: recalls, tokens for
+// members whose callers wanted them, and announcements of used-up keys. Send them unchanged. A lost
+// recall or grant is made again when a member is short again. At most 4096 wait.
 func (l *Ledger) Pushed() []quota.Grant {
 	out := l.pushed
 	l.pushed = nil

@@ -178,19 +178,11 @@ func (s *RateScan) Some(now quota.Time, most int) (more bool) {
 		if b == nil || !s.query.matches(&b.key) {
 			continue
 		}
-		peeks := b.resting() && b.seen == l.happened()
-		if peeks {
-			l.peek(b)
-		} else if l.current(b) == nil {
-			continue
-		}
-		b.advance(now)
-		if k := b.keyRate(now); s.query.behind(&k) {
-			s.top.Add(&k)
-		}
-		if peeks {
-			b.state = nil
-		}
+		l.look(now, b, func() {
+			if k := b.keyRate(now); s.query.behind(&k) {
+				s.top.Add(&k)
+			}
+		})
 	}
 	return s.at < l.refs.buckets.len() || s.someSaved(now, most)
 }

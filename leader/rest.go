@@ -73,6 +73,24 @@ func (l *Ledger) peek(b *bucket) {
 	l.unpackInto(b, l.peeked)
 }
 
+// look calls read with the bucket as of now, unless it has been dropped. A bucket at rest stays at rest.
+func (l *Ledger) look(now quota.Time, b *bucket, read func()) {
+	if b.dropped {
+		return
+	}
+	peeks := b.resting() && b.seen == l.happened()
+	if peeks {
+		l.peek(b)
+	} else if l.current(b) == nil {
+		return
+	}
+	b.advance(now)
+	read()
+	if peeks {
+		b.state = nil
+	}
+}
+
 func (l *Ledger) unpackInto(b *bucket, s *state) {
 	l.numbers = unpack(l.numbers[:0], b.packed)
 	s.numbers(&numbers{list: l.numbers, restores: true}, l)
@@ -310,7 +328,7 @@ func (s *state) numbers(w *numbers, l *Ledger) {
 	w.meter(&s.pool)
 
 	w.amounts(&s.attempted, &s.admitted, &s.listed.attempted, &s.listed.admitted)
-	w.times(&s.lastUse, &s.fresh, &s.keep)
+	w.times(&s.lastUse, &s.fresh, &s.keep, &s.announced)
 	whole(w, &s.ref)
 	whole(w, &s.incarnation)
 

@@ -371,7 +371,11 @@ func (w *world) send(r quota.Report, m *fakeMember) string {
 		fmt.Fprintf(&out, "%s: no answer\n", r.From)
 	}
 	for _, g := range w.ledger.Pushed() {
-		fmt.Fprintf(&out, "%s %s: recalled\n", g.To, g.Entries[0].Key.Key)
+		what := "recalled"
+		if e := &g.Entries[0]; e.Announced {
+			what = fmt.Sprintf("announced, level %v", show(e.Level))
+		}
+		fmt.Fprintf(&out, "%s %s: %s\n", g.To, g.Entries[0].Key.Key, what)
 	}
 	if w.ledger.Wants() {
 		out.WriteString(w.checkpoint(true))

@@ -58,6 +58,7 @@ func (l *Ledger) note(now quota.Time, b *bucket) {
 		b.wakeBy(now.Add(sweepEvery))
 	}
 	l.timers.set(b, b.alarm)
+	l.announce(now, b)
 }
 
 // nextAlarm is the next moment, at least sweepEvery from now, at which time alone changes something
@@ -146,6 +147,7 @@ func (l *Ledger) SweepSome(now quota.Time, most int) (more bool) {
 			delete(l.saved, kl.Key)
 		}
 	}
+	l.pushAnnounced(now)
 	return len(l.changes) > 0 || l.toWatch > 0 || l.timers.due(now) || len(l.expiry) > 0 && l.expiry[0].FullAt <= now
 }
 

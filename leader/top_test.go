@@ -22,7 +22,7 @@ func TestTopSince(t *testing.T) {
 			k := quota.Key{LimitName: n, Key: strconv.Itoa(rng.IntN(40))}
 			b := l.buckets[k]
 			if b == nil {
-				b = &bucket{key: k, visitState: visitState{alarm: never}, state: &state{}}
+				b = attemptedBucket(k, 0)
 				l.buckets[k] = b
 			}
 			cost := quota.Units(rng.IntN(1 << rng.IntN(12)))
@@ -44,6 +44,14 @@ func TestTopSince(t *testing.T) {
 	}
 }
 
+// attemptedBucket returns a bucket that only counts.
+func attemptedBucket(k quota.Key, attempted quota.Units) *bucket {
+	return &bucket{
+		key: k, limit: &quota.Limit{Decide: quota.AtLeader}, visitState: visitState{alarm: never},
+		state: &state{bookState: bookState{attempted: attempted}},
+	}
+}
+
 // TestTopSinceSaturates: sums that overflow stay at the largest value.
 func TestTopSinceSaturates(t *testing.T) {
 	k, lost := quota.Key{LimitName: quota.LimitName{Namespace: "n", Limit: "l"}, Key: "k"}, quota.LimitName{Namespace: "n", Limit: "m"}
@@ -51,8 +59,10 @@ func TestTopSinceSaturates(t *testing.T) {
 	for range 2 {
 		l.keepCounts(&bucket{key: k, state: &state{bookState: bookState{attempted: math.MaxInt64, admitted: math.MaxInt64}}})
 	}
-	l.note(0, &bucket{key: k, visitState: visitState{alarm: never}, state: &state{bookState: bookState{attempted: quota.Most, admitted: quota.Most}}})
-	l.note(0, &bucket{key: quota.Key{LimitName: lost, Key: "k"}, visitState: visitState{alarm: never}, state: &state{bookState: bookState{attempted: 1}}})
+	most := attemptedBucket(k, quota.Most)
+	most.admitted = quota.Most
+	l.note(0, most)
+	l.note(0, attemptedBucket(quota.Key{LimitName: lost, Key: "k"}, 1))
 	got := l.TopSince(5, 5)
 	want := []TopKeys{
 		{Limit: k.LimitName, Keys: []KeyCount{{"k", math.MaxInt64, math.MaxInt64}}},

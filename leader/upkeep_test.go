@@ -277,7 +277,7 @@ func TestCountedLetsGo(t *testing.T) {
 	const alive, all = 100, 10_000
 	var open []*bucket
 	for i := range all {
-		b := &bucket{key: quota.Key{Key: strconv.Itoa(i)}, visitState: visitState{alarm: never}, state: &state{bookState: bookState{attempted: 1}}}
+		b := attemptedBucket(quota.Key{Key: strconv.Itoa(i)}, 1)
 		l.note(0, b)
 		if open = append(open, b); len(open) > alive {
 			l.keepCounts(open[0])
@@ -304,7 +304,7 @@ func TestCountedPlaces(t *testing.T) {
 	l := &Ledger{buckets: map[quota.Key]*bucket{}, departed: map[quota.Key]listing{}, lost: map[quota.LimitName]quota.Units{}}
 	var last *bucket
 	for i := range 10_000 {
-		b := &bucket{key: quota.Key{Key: strconv.Itoa(i)}, visitState: visitState{alarm: never}, state: &state{bookState: bookState{attempted: 1}}}
+		b := attemptedBucket(quota.Key{Key: strconv.Itoa(i)}, 1)
 		l.note(0, b)
 		if last != nil {
 			l.keepCounts(last)

@@ -170,7 +170,9 @@ const sweepAtOnce = 128
 func (r *Replica) sweep() {
 	for more := true; more; {
 		more = false
-		r.With(func(l *leader.Ledger, now quota.Time) { more = l.SweepSome(now, sweepAtOnce) })
+		var pushed []quota.Grant
+		r.With(func(l *leader.Ledger, now quota.Time) { more, pushed = l.SweepSome(now, sweepAtOnce), l.Pushed() })
+		r.push(pushed)
 	}
 }
 

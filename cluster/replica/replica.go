@@ -131,15 +131,20 @@ func (r *Replica) reportLocked(in *quota.Report, room []quota.GrantEntry) (g quo
 		ok, wants = len(g.Entries) > 0 || in.Full, r.ledger.Wants()
 		pushed = r.ledger.Pushed()
 	}()
-	for i := range pushed { // grants that answer no report: a lost one is made again
-		if g := &pushed[i]; g.To == r.set.cfg.Self {
+	r.push(pushed)
+	if wants {
+		r.requestCheckpoint()
+	}
+	return g, ok
+}
+
+// push sends grants that answer no report.
+func (r *Replica) push(grants []quota.Grant) {
+	for i := range grants {
+		if g := &grants[i]; g.To == r.set.cfg.Self {
 			r.set.node.Deliver(g, false)
 		} else {
 			r.set.sendGrants(g.To, []*quota.Grant{g})
 		}
 	}
-	if wants {
-		r.requestCheckpoint()
-	}
-	return g, ok
 }

@@ -69,6 +69,8 @@ var heuristics = []mutation{
 	{"the leader decides where the rate refills the burst within an interval", "leader/divide.go", "	if fast := ", "	if fast := false && "},
 	// TestScarce.
 	{"where the leader decides, members that have closed the key count", "leader/divide.go", "(!al.closed || b.central)", "!al.closed"},
+	// TestUsedUpKeyIsAnnounced.
+	{"used-up keys are announced", "leader/schedule.go", "	l.announce(now, b)\n", ""},
 	// TestCentral.
 	{"members ask where the leader decides", "aggregator/decide.go", "	if b.central && l.MayAsk() {\n", "	if false && b.central && l.MayAsk() {\n"},
 	// TestSmallParts.

@@ -32,8 +32,9 @@ const (
 	hasCredit
 	hasAside
 	isCentral
+	isAnnounced
 
-	allOfGrant   = isCentral<<1 - 1
+	allOfGrant   = isAnnounced<<1 - 1
 	ofMostGrants = hasSkip - 1
 )
 
@@ -171,6 +172,7 @@ func grantMask(e, last *quota.GrantEntry, ack quota.Seq, line uint32) (has uint6
 	set(hasCredit, e.Credit != 0)
 	set(hasAside, e.Aside != 0)
 	set(isCentral, e.Central)
+	set(isAnnounced, e.Announced)
 	return has
 }
 
@@ -262,7 +264,8 @@ func (u *unpacker) grantEntry(e, last *quota.GrantEntry, n *names, at quota.Time
 	if has&hasUnseen != 0 {
 		e.Unseen = u.rough()
 	}
-	e.Unknown, e.Recall, e.Closed, e.Central = has&isUnknown != 0, has&isRecall != 0, has&isClosed != 0, has&isCentral != 0
+	e.Unknown, e.Recall, e.Closed = has&isUnknown != 0, has&isRecall != 0, has&isClosed != 0
+	e.Central, e.Announced = has&isCentral != 0, has&isAnnounced != 0
 	e.Lease, e.Again, e.Slope, e.Burst = last.Lease, last.Again, last.Slope, last.Burst
 	e.WindowStart, e.WindowEnd, e.Ack = last.WindowStart, last.WindowEnd, ack
 	if has&^ofMostGrants != 0 {

@@ -162,6 +162,9 @@ type GrantEntry struct {
 	// Recall asks the member to report now and to return what it does not need, because other
 	// members are short. The entry grants nothing.
 	Recall bool
+	// Announced says that the key is used up, or no longer, for members that have it closed: they take over Level and
+	// the window. The entry answers no report and grants nothing.
+	Announced bool
 	// Central says that the leader decides each check that it could admit, because there are too few tokens to
 	// divide. Members of a hard limit ask it anyway.
 	Central bool

@@ -106,6 +106,7 @@ func (r *run) sweep(s *leadership) {
 	before := s.ledger.Booked(r.Limit.LimitName)
 	s.ledger.Sweep(s.node.clock())
 	s.booked += before - s.ledger.Booked(r.Limit.LimitName)
+	r.pushed(s)
 	r.prove(s, nil)
 }
 

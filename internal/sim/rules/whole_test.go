@@ -30,7 +30,7 @@ func TestListWithoutAPart(t *testing.T) {
 		t.Run(fmt.Sprintf("part %d of 2 is lost", lost+1), func(t *testing.T) {
 			now := quota.Time(year)
 			clock := func() quota.Time { return now }
-			agg := aggregator.New(aggregator.Config{Self: "a", Incarnation: 1, Ranges: 1, Nodes: 3, MaxKeys: 2 * keys, Known: year}, now)
+			agg := aggregator.New(aggregator.Config{Self: "a", Incarnation: 1, Ranges: 1, Nodes: 3, MaxKeys: 2 * keys, MaxEntries: 4096, Known: year}, now)
 			agg.SetLimits(now, limits)
 			used, heard := map[string]int64{}, map[string]quota.Term{}
 			take := func(k string) {

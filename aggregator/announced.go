@@ -1,0 +1,37 @@
+package aggregator
+
+import "github.com/quorate/quorate/internal/quota"
+
+// announced takes over the level of a used-up key that a leader announces, if this member has the key closed: without it,
+// a key that is new here begins full. A level of a token or more ends an earlier announcement. The table stays half empty
+// for the keys that callers name.
+func (a *Aggregator) announced(now, at quota.Time, off clockOffset, rt *route, e *quota.GrantEntry) {
+	s := a.table.find(e.Key.LimitName)
+	if s == nil {
+		return
+	}
+	b := a.table.known(s, e.Key.Key)
+	if b == nil && e.Level < quota.Token && a.table.size.Load() < a.table.maxKeys/2 {
+		b = a.table.bucket(s, e.Key.Key)
+	}
+	if b == nil {
+		return
+	}
+	b.lock()
+	defer b.unlock()
+	l := b.limit()
+	if b.dead || b.phase != closed || l.Kind == quota.Concurrency {
+		return
+	}
+	if b.estAt == 0 {
+		b.closedAt = now
+		a.idle = append(a.idle, idleBucket{b, now})
+	}
+	b.initEstimate(now, l)
+	b.roll(now, l)
+	b.term, b.offset, b.lag = rt.term, off.high, off.lag()
+	latest := clockOffset{low: off.high, high: off.high} // nothing is held: a window that ends late only refuses
+	if b.adoptWindow(now, latest, e) {
+		b.anchor(now, at, e)
+	}
+}
