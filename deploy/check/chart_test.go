@@ -380,6 +380,32 @@ func (p *parts) checkServices(t *testing.T, s *config.Node) {
 	}
 }
 
+// TestChartMemory checks that Go's memory limit is nine tenths of that of the container, unless
+// it is set, or there is no limit.
+func TestChartMemory(t *testing.T) {
+	for values, want := range map[string]string{
+		"":                                              "1843MiB",
+		"resources: {limits: {memory: 512Mi}}":          "460MiB",
+		"resources: {limits: {memory: 1.5Gi}}":          "1382MiB",
+		"resources: {limits: {memory: 4G}}":             "3433MiB",
+		"resources: {limits: {memory: 1048576000}}":     "900MiB",
+		"resources: {limits: {memory: \"1e9\"}}":        "858MiB",
+		"resources: {limits: {memory: null}}":           "",
+		"resources: {limits: {memory: 1Pi}}":            "",
+		"extraEnv: [{name: GOMEMLIMIT, value: 900MiB}]": "900MiB",
+	} {
+		p, n := mustRender(t, values), 0
+		for _, e := range p.container().Env {
+			if e.Name == "GOMEMLIMIT" {
+				n++
+			}
+		}
+		if got := p.environment(t, "quorate-1")["GOMEMLIMIT"]; got != want || n > 1 {
+			t.Errorf("%q: %q, set %d times; want %q", values, got, n, want)
+		}
+	}
+}
+
 // TestChartRefuses checks that the schema of the values refuses wrong values, before a pod
 // could fail on them.
 func TestChartRefuses(t *testing.T) {

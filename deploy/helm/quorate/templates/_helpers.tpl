@@ -92,3 +92,19 @@ plain
 {{- $text := merge $own .Values.settings | toYaml -}}
 {{- regexReplaceAll "(?m): false$" (regexReplaceAll "(?m): true$" $text ": on") ": off" -}}
 {{- end -}}
+
+{{- /* GOMEMLIMIT: nine tenths of the memory limit, in MiB. Empty without a limit, for a form of it that
+this does not read, or where extraEnv sets it. */ -}}
+{{- define "quorate.gomemlimit" -}}
+{{- $own := false -}}
+{{- range .Values.extraEnv -}}
+{{- if eq .name "GOMEMLIMIT" -}}{{- $own = true -}}{{- end -}}
+{{- end -}}
+{{- $limit := dig "limits" "memory" "" .Values.resources | toString -}}
+{{- $units := dict "" 1 "k" 1e3 "M" 1e6 "G" 1e9 "T" 1e12 "Ki" 1024 "Mi" 1048576 "Gi" 1073741824 "Ti" 1099511627776 -}}
+{{- if and (not $own) (regexMatch "^[0-9]+(\\.[0-9]+)?(e[+]?[0-9]+)?([kMGT]|[KMGT]i)?$" $limit) -}}
+{{- $unit := regexFind "([kMGT]|[KMGT]i)?$" $limit -}}
+{{- $bytes := mulf (trimSuffix $unit $limit | float64) (get $units $unit) 0.9 -}}
+{{- printf "%dMiB" (divf $bytes 1048576 | floor | int64) -}}
+{{- end -}}
+{{- end -}}
