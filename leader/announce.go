@@ -27,7 +27,7 @@ const (
 	// announced with their next report.
 	maxAnnouncing = 32
 	// maxAnnounced bounds the keys that a member learns which reports for the first time: the last
-	// ones that were announced.
+	// ones that were announced, and as many that were used up when this leader began.
 	maxAnnounced = 256
 )
 
@@ -48,7 +48,7 @@ func (b *bucket) regains(now quota.Time, level quota.Units) time.Duration {
 
 // announce announces the key if it is used up for a while, or no longer.
 func (l *Ledger) announce(now quota.Time, b *bucket) {
-	if b.limit.AsksLeader() || b.tier.Kind == quota.Concurrency || len(l.announcing) == maxAnnouncing {
+	if !announces(b) || len(l.announcing) == maxAnnouncing {
 		return
 	}
 	level := b.pool.Level() // at least: members may hold tokens
@@ -105,7 +105,32 @@ func (l *Ledger) introduce(now quota.Time, id quota.NodeID) {
 			}
 		})
 	}
+	for _, k := range l.usedUp {
+		if b := l.unopened(now, k); b != nil && b.limit.Ceiling == quota.Soft && announces(b) && b.regains(now, b.level()) >= announceFor {
+			entries = append(entries, l.announcement(b))
+		}
+	}
 	l.pushTo(now, id, entries)
+}
+
+// announces reports whether keys of the bucket's limit are announced.
+func announces(b *bucket) bool {
+	return !b.limit.AsksLeader() && b.tier.Kind != quota.Concurrency
+}
+
+// unopened returns the bucket that a key of the log would have; nil if it is open, or not in the log.
+func (l *Ledger) unopened(now quota.Time, k quota.Key) *bucket {
+	limit := l.limitOf(k)
+	if limit == nil || l.buckets[k] != nil {
+		return nil
+	}
+	kl, saved := l.line(now, k, limit)
+	if !saved {
+		return nil
+	}
+	b := newBucket(k, limit, poolOf(now, limit, kl, saved))
+	b.advance(now)
+	return b
 }
 
 // announcement returns the entry that announces the level of a key.

@@ -91,10 +91,14 @@ func TestAnnounce(t *testing.T) {
 	a.Reset(a.now, a.key(1))
 	a.report("b", false)
 	a.want("c", "001 100")
-	// A level that the log states is announced when the key is opened.
+	// A level that the log states is announced to members that report for the first time, and to all when the key is opened.
 	a = newAnnouncer(t, 2, []quota.KeyLevel{{Key: a.key(1), At: a.now, Full: quota.FromTokens(100), FullAt: a.now.Add(time.Hour)}}, "a", "b", "c")
+	a.report("c", true)
+	a.want("c", "001 0")
 	a.report("b", false, a.use(1, 0, 0))
 	a.want("c", "001 0")
+	a.report("b", true)
+	a.want("b", "001 0")
 }
 
 // TestAnnounceToNewcomer checks that a member that reports for the first time learns which keys are

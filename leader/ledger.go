@@ -67,6 +67,7 @@ type Ledger struct {
 	announcing  []*bucket   // not pushed yet
 	announcedAt quota.Time  // when they were pushed last
 	announced   bucketQueue // the last buckets that were announced
+	usedUp      []quota.Key // keys that were used up when this leader began, by the log
 }
 
 // savedLevel is a level that a bucket will start with. tier is the tier by which it was counted, if
@@ -130,6 +131,9 @@ func New(cfg Config, id quota.RangeID, term quota.Term, self quota.NodeID, nodes
 	}
 	for _, kl := range levels {
 		l.keep(&savedLevel{KeyLevel: kl})
+		if kl.Level < quota.Token && len(l.usedUp) < maxAnnounced {
+			l.usedUp = append(l.usedUp, kl.Key)
+		}
 	}
 	return l
 }
