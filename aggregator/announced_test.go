@@ -79,3 +79,23 @@ func TestAnnouncedKeysLeaveRoom(t *testing.T) {
 		t.Errorf("%d announced keys; want %d", r.Len(), most/2)
 	}
 }
+
+// TestMetLeaders checks that a member knows a leader of a range once that has answered a full report, for good.
+func TestMetLeaders(t *testing.T) {
+	r := newRig(t, Config{Nodes: 3})
+	reports := r.Collect(r.now)
+	if len(reports) != 1 || !reports[0].Full || r.MetLeaders() {
+		t.Fatalf("%d reports; want the full one, and no leader met", len(reports))
+	}
+	r.announce(softName, "k", 0)
+	if r.MetLeaders() {
+		t.Error("an announcement counts as an answer")
+	}
+	r.Apply(r.now, quota.Grant{Term: 1, From: "a", To: "a", At: r.now, Incarnation: 1})
+	if !r.MetLeaders() {
+		t.Error("the answer was not noted")
+	}
+	if r.SetLeader(0, "b", 2); !r.MetLeaders() {
+		t.Error("another leader makes the member unready")
+	}
+}

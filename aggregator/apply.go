@@ -24,7 +24,10 @@ func (a *Aggregator) Apply(now quota.Time, g quota.Grant) {
 		a.SetLeader(g.Range, g.From, g.Term)
 		return // it cannot answer a report of this member, none of which named that term
 	}
-	rt.answered(&g)
+	if rt.answered(&g) && !rt.met {
+		rt.met = true
+		a.met.Add(1)
+	}
 	off := rt.clock.observe(g.At, rt.sentAt(&g), now)
 	at := g.At + quota.Time(off.high)
 	var ack quota.Seq
@@ -81,14 +84,16 @@ func prefetchLines(lines []sentLine, entries []quota.GrantEntry) (sum int64) {
 	return sum
 }
 
-// answered notes that the leader answers, and ends the full report if the grant answers it. Only a full report may
-// receive an empty answer.
-func (rt *route) answered(g *quota.Grant) {
+// answered notes that the leader answers, and ends the full report if the grant answers it. It returns whether it does.
+// Only a full report may receive an empty answer.
+func (rt *route) answered(g *quota.Grant) bool {
 	rt.asked = 0
 	rt.absent.end()
-	if rt.full.times > 0 && (len(g.Entries) == 0 || g.Entries[0].Ack != 0 && slices.Contains(rt.full.ends[:], g.Entries[0].Ack)) {
+	full := rt.full.times > 0 && (len(g.Entries) == 0 || g.Entries[0].Ack != 0 && slices.Contains(rt.full.ends[:], g.Entries[0].Ack))
+	if full {
 		rt.full = fullReport{}
 	}
+	return full
 }
 
 // sentAt returns when the report was sent that the grant answers; 0 if it answers none, or a forgotten one.

@@ -38,6 +38,7 @@ type route struct {
 	rtt       time.Duration // averaged
 	recovered recovered     // counts of earlier processes, not committed by a leader yet
 	asked     quota.Time    // time of the first report since the leader's last answer; 0 without one
+	met       bool          // a leader has answered a full report of this process
 
 	absent absence
 }

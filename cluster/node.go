@@ -131,6 +131,7 @@ func newNode(cfg Config, v *membership.View, stored bool, lock *datadir.Lock, s 
 	n.routes.changed = n.stats.leaderChanges.Inc
 	n.ranges = n.newReplicas()
 	n.Decider = n.newDecider(v)
+	n.routes.answered = n.Aggregator().MetLeaders
 	n.Reader = n.newRates()
 	n.accounts = n.newAccounts()
 	n.backups = n.newBackups()

@@ -19,11 +19,12 @@ type routes struct {
 	peers  map[quota.NodeID]*peer
 	meta   route
 
-	metaVersion uint64    // the meta leader's version of the limits
-	synced      time.Time // when this node first had the meta leader's state
-	ledOnce     bool      // since the start, all ranges and the meta group had leaders at the same time
-	metaMembers uint64    // the meta leader's revision of the membership
-	changed     func()    // counts a change of a range's leader; nil in tests
+	metaVersion uint64      // the meta leader's version of the limits
+	synced      time.Time   // when this node first had the meta leader's state
+	ledOnce     bool        // since the start, all ranges and the meta group had leaders at the same time
+	metaMembers uint64      // the meta leader's revision of the membership
+	changed     func()      // counts a change of a range's leader; nil in tests
+	answered    func() bool // whether a leader of every range has answered this node's member; nil in tests
 }
 
 type route struct {
@@ -133,12 +134,12 @@ func (t *routes) noteLed() {
 // ready without them. One range without a majority must not keep it from deciding the others.
 const ledWait = 10 * time.Second
 
-// wasLed reports whether this node has seen leaders of all groups since it started, or has waited
-// for them for ledWait.
+// wasLed reports whether this node has seen leaders of all groups since it started, which have
+// answered it, or has waited for them for ledWait. With its first answer, a leader says which keys are used up.
 func (t *routes) wasLed() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.ledOnce || !t.synced.IsZero() && time.Since(t.synced) >= ledWait
+	return t.ledOnce && (t.answered == nil || t.answered()) || !t.synced.IsZero() && time.Since(t.synced) >= ledWait
 }
 
 // clear removes id as leader of the range.

@@ -77,6 +77,10 @@ func TestReadySinceLed(t *testing.T) {
 	n.routes.setMeta("b", 2, 0, 0)
 	is("the leaders of the ranges are not known yet")
 	n.routes.set(0, "b", 2)
+	answered := false
+	n.routes.answered = func() bool { return answered }
+	is("the leaders of the ranges are not known yet")
+	answered = true
 	is("")
 	n.routes.lost("b")
 	is("")

@@ -75,7 +75,7 @@ func (l *Ledger) announce(now quota.Time, b *bucket) {
 	l.announcing = append(l.announcing, b)
 }
 
-// pushAnnounced sends what is to be announced to all members, if the last time was half a sync
+// pushAnnounced announces the noted keys to all members, if the last announcement was half a sync
 // interval ago.
 func (l *Ledger) pushAnnounced(now quota.Time) {
 	if len(l.announcing) == 0 || now.Sub(l.announcedAt) < l.cfg.Sync/2 {
