@@ -16,7 +16,7 @@ var heuristics = []mutation{
 	// TestQuietKeys.
 	{"a calm member reports rarely", "leader/divide.go", "	return n * l.cfg.Sync\n", "	return min(n, 1) * l.cfg.Sync\n"},
 	// TestRecall/window.
-	{"hard hands out most of what nobody needs", "leader/divide.go", "	spare = 0.7\n", "	spare = 0.0\n"},
+	{"hard grants most of the unneeded tokens", "leader/divide.go", "	spare = 0.7\n", "	spare = 0.0\n"},
 	// make reach, hard-local-even-3x-n50-c10: 21.1 % too few, bound 20.5.
 	{"a member with a rate holds no more than its part of the burst", "leader/divide.go", "			room = min(room, max(t.burst*t.weight, token)-float64(b.holds(al)))\n", "			room = min(room, math.MaxFloat64)\n"},
 	// TestBurstOnAllNodes.
@@ -36,13 +36,13 @@ var heuristics = []mutation{
 	// TestMaxMin.
 	{"a member that had less than its part gets more", "leader/deficit.go", "	if !b.tracksDeficit() {\n		return fair\n	}\n", "	if true {\n		return fair\n	}\n"},
 	// TestMaxMin.
-	{"a member keeps what it is due of what it returned", "leader/deficit.go", "	if !b.tracksDeficit() {\n		return 0\n	}\n", "	if true {\n		return 0\n	}\n"},
+	{"a member keeps its deficit from the tokens that it returned", "leader/deficit.go", "	if !b.tracksDeficit() {\n		return 0\n	}\n", "	if true {\n		return 0\n	}\n"},
 	// TestLittleDemand.
 	{"a member that asks for little gets its deficit from an empty pool", "leader/deficit.go", "	if !b.tracksDeficit() || al.rate > 0 || ", "	if true || !b.tracksDeficit() || al.rate > 0 || "},
 	// TestTurns.
 	{"under soft, single tokens go to the members in turn", "leader/divide.go", "	singly := al.rate == 0 && b.tracksDeficit() && b.most*l.cfg.Sync.Seconds() < token\n", "	singly := false\n"},
 	// TestTurns.
-	{"what is reserved for others is not free", "leader/divide.go", "	if short > 0 && b.limit.Ceiling == quota.Soft {", "	if short > 0 && b.limit.Ceiling == quota.Soft && false {"},
+	{"tokens reserved for others are not free", "leader/divide.go", "	if short > 0 && b.limit.Ceiling == quota.Soft {", "	if short > 0 && b.limit.Ceiling == quota.Soft && false {"},
 	// TestTurns.
 	{"tokens are left to members that are due more", "leader/deficit.go", "		if u := l.unmetOf(now, o); u > 0 {\n", "		if u := l.unmetOf(now, o); u > 0 && false {\n"},
 	// TestWindowBoundaries/fixed_minute.
@@ -52,9 +52,9 @@ var heuristics = []mutation{
 	// TestFloodAsksLeader.
 	{"a member that had more leaves a request for members that had less", "leader/ask.go", "	kept := l.keptFromAsker(b, al)\n", "	kept := 0 * l.keptFromAsker(b, al)\n"},
 	// TestPresumedUse.
-	{"short bursts recall what others hold", "leader/divide.go", "	g.Free = g.Free.Plus(l.recallPresumed(now, b, al, g))\n", ""},
+	{"short bursts recall tokens that others hold", "leader/divide.go", "	g.Free = g.Free.Plus(l.recallPresumed(now, b, al, g))\n", ""},
 	// TestBurstOnAllNodes.
-	{"what callers wait for counts as spent", "leader/divide.go", "	al.awaited = min(tokens, e.Want)\n", "	al.awaited = 0\n"},
+	{"tokens that callers wait for count as spent", "leader/divide.go", "	al.awaited = min(tokens, e.Want)\n", "	al.awaited = 0\n"},
 	// TestClients/skewed_soft.
 	{"a flooding member receives a lower level", "leader/level.go", "	spent := b.overdrew(al)\n", "	spent := b.overdrew(al) && false\n"},
 	// TestSmallParts.
@@ -74,7 +74,7 @@ var heuristics = []mutation{
 	// TestCentral.
 	{"members ask where the leader decides", "aggregator/decide.go", "	if b.central && l.MayAsk() {\n", "	if false && b.central && l.MayAsk() {\n"},
 	// TestSmallParts.
-	{"a member is asked back only what it does not need", "leader/push.go", "		need += deviations*math.Sqrt(need*size) + size\n", "		need += 0 * (deviations*math.Sqrt(need*size) + size)\n"},
+	{"a recall leaves a member the tokens that it needs", "leader/push.go", "		need += deviations*math.Sqrt(need*size) + size\n", "		need += 0 * (deviations*math.Sqrt(need*size) + size)\n"},
 
 	// The member's estimate and its reports.
 	// TestSmallParts.
@@ -92,17 +92,17 @@ var heuristics = []mutation{
 	// TestRareChecks.
 	{"a key that is asked for rarely reports only when it closes", "aggregator/calm.go", "	if b.calm = b.mayBeCalm(l); b.calm {\n", "	if b.calm = false; b.calm {\n"},
 	// TestSmallParts.
-	{"a key asks before it has used up what it holds", "aggregator/apply.go", "	low := perSecond(b.demand, 2*rt.rtt)\n", "	low := perSecond(b.demand, 0*rt.rtt)\n"},
+	{"a key asks before its tokens are used up", "aggregator/apply.go", "	low := perSecond(b.demand, 2*rt.rtt)\n", "	low := perSecond(b.demand, 0*rt.rtt)\n"},
 	// TestClients/skewed_soft.
 	{"more use than expected is reported at once", "aggregator/apply.go", "	return max(low, held-b.expected(e.Again))\n", "	return low\n"},
 	// TestExamples/even-hard.
 	{"the use of half of a hard key's tokens is reported at once", "aggregator/apply.go", "		low = max(low, held/2)\n", ""},
 	// TestAccuracy and TestKinds, at full speed.
-	{"few tokens are no news", "aggregator/apply.go", "const fewTokens = 4\n", "const fewTokens = 0\n"},
+	{"a few tokens beyond the expected use are not reported at once", "aggregator/apply.go", "const fewTokens = 4\n", "const fewTokens = 0\n"},
 	// TestClients/skewed_soft.
 	{"a key that asked while a report was on its way asks again", "aggregator/apply.go", "	if b.askAgain && ", "	if false && b.askAgain && "},
 	// TestMixedCosts.
-	{"grants pay for what was overdrawn", "aggregator/apply.go", "	b.repay()\n", ""},
+	{"grants repay the overdraft", "aggregator/apply.go", "	b.repay()\n", ""},
 	// TestSmallParts.
 	{"others' demand is believed for three intervals", "aggregator/apply.go", "const demandIntervals = 3\n", "const demandIntervals = 1000\n"},
 	// TestShare.
