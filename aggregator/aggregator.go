@@ -1,7 +1,6 @@
 package aggregator
 
 import (
-	"sync/atomic"
 	"time"
 
 	"github.com/quorate/quorate/internal/quota"
@@ -19,7 +18,7 @@ type Aggregator struct {
 	peers  nodeCount
 	table  table
 	urgent stack
-	met    atomic.Int32 // ranges of which a leader has answered a full report
+	met    metRanges
 	member
 }
 
@@ -45,10 +44,6 @@ func (a *Aggregator) SetClock(now quota.Time) {
 // SetNodes sets the number of nodes of the cluster, at least 1. The share of a node that is cut off, and the
 // overdraft that a node may guess, depend on it. Any goroutine may call it.
 func (a *Aggregator) SetNodes(count int) { a.count.Store(int64(max(count, 1))) }
-
-// MetLeaders reports whether a leader of every range has answered a full report of this process. Until then, leaders may
-// have announced used-up keys that this member does not know of. Any goroutine may call it.
-func (a *Aggregator) MetLeaders() bool { return int(a.met.Load()) == len(a.ranges) }
 
 // SetPeers sets the number of members that may meet the same burst. A member with peers is a client of a node, and
 // its overdraft by a guess is bounded: by its share before the first grant, later by the credit of the last grant

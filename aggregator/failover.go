@@ -23,6 +23,13 @@ func (a *Aggregator) LeaderLost(now quota.Time, r quota.RangeID) {
 	a.ranges[r].absent.begin(now)
 }
 
+// metRanges counts the ranges of which a leader has answered a full report of this process.
+type metRanges struct{ atomic.Int32 }
+
+// MetLeaders reports whether a leader of every range has answered a full report of this process. Until then, leaders may
+// have announced used-up keys that this member does not know of. Any goroutine may call it.
+func (a *Aggregator) MetLeaders() bool { return int(a.met.Load()) == len(a.ranges) }
+
 // noteSilentLeaders notes which leaders do not answer.
 func (a *Aggregator) noteSilentLeaders(now quota.Time) {
 	for r := range a.ranges {

@@ -177,7 +177,7 @@ func TestRedundancy(t *testing.T) {
 		t.Errorf("draining one of three: %q, %v", got, err)
 	}
 	_, err := change("n3", quoratev1.NodeChange_NODE_CHANGE_LEAVE, false)
-	if refused, ok := errors.AsType[*membership.Error](err); !ok || refused.Kind != membership.Forbidden || !strings.Contains(err.Error(), "replicas: 3") {
+	if refused, ok := errors.AsType[*membership.Error](err); !ok || refused.Kind != membership.Forbidden || !strings.Contains(err.Error(), "replicas is 3") {
 		t.Fatalf("n3 leaves a cluster of three: %v", err)
 	}
 	if _, err := change("n3", quoratev1.NodeChange_NODE_CHANGE_ACTIVATE, false); err != nil {
