@@ -68,15 +68,24 @@ func TestAnnounced(t *testing.T) {
 	}
 }
 
-// TestAnnouncedKeysLeaveRoom checks that announcements fill at most half of the table.
+// TestAnnouncedKeysLeaveRoom checks that announcements fill at most half of the table, and of the keys that a limit may
+// have.
 func TestAnnouncedKeysLeaveRoom(t *testing.T) {
 	const most = 64
-	r := newRig(t, Config{Nodes: 3, MaxKeys: most})
-	for k := range most {
-		r.announce(softName, strconv.Itoa(k), 0)
-	}
-	if r.Len() != most/2 {
-		t.Errorf("%d announced keys; want %d", r.Len(), most/2)
+	few := limit(softName, 20, quota.Soft)
+	few.MaxKeys = most
+	for _, tc := range []struct {
+		table int
+		limit quota.Limit
+	}{{most, limit(softName, 20, quota.Soft)}, {10 * most, few}} {
+		r := newRig(t, Config{Nodes: 3, MaxKeys: tc.table})
+		r.limits(tc.limit)
+		for k := range 2 * most {
+			r.announce(softName, strconv.Itoa(k), 0)
+		}
+		if r.Len() != most/2 {
+			t.Errorf("a table of %d keys, max_keys %d: %d announced keys; want %d", tc.table, tc.limit.MaxKeys, r.Len(), most/2)
+		}
 	}
 }
 
