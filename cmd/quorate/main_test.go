@@ -39,7 +39,7 @@ func TestScripts(t *testing.T) {
 			env.Defer(stop)
 			env.Setenv("QUORATE_USER", "tester")
 			env.Setenv("BASE", strconv.Itoa(base))
-			env.Setenv("DEAD", strconv.Itoa(freeBase()))
+			env.Setenv("DEAD", deadBase)
 			for k := 1; k <= 3; k++ {
 				env.Setenv(fmt.Sprintf("NODE%d", k), fmt.Sprintf("127.0.0.1:%d", remote.GRPCPort(base, k)))
 			}
@@ -87,6 +87,9 @@ func startFake() (base int, stop func(), err error) {
 	}
 	return 0, nil, err
 }
+
+// deadBase is a base port at which no node answers: its ports are never given to a process that asks for a free one.
+const deadBase = "900"
 
 // freeBase returns a base port at which the ports of the first two nodes are probably free.
 func freeBase() int {
