@@ -148,7 +148,7 @@ func TestDeadNodes(t *testing.T) {
 	if err := c.change(n3, quoratev1.NodeChange_NODE_CHANGE_LEAVE); err == nil || !strings.Contains(err.Error(), "does not answer") {
 		t.Errorf("a dead node leaves: %v", err)
 	}
-	if err := c.change(n2, quoratev1.NodeChange_NODE_CHANGE_REMOVE); err == nil || !strings.Contains(err.Error(), "answers") {
+	if err := c.change(n2, quoratev1.NodeChange_NODE_CHANGE_REMOVE); err == nil || !strings.Contains(err.Error(), "is alive") {
 		t.Errorf("a live node is removed: %v", err)
 	}
 	time.Sleep(6500 * time.Millisecond) // longer than QUORATE_DEAD_AFTER
