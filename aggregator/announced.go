@@ -3,16 +3,15 @@ package aggregator
 import "github.com/quorate/quorate/internal/quota"
 
 // announced takes over the level of a used-up key that a leader announces, if this member has the key closed: without it,
-// a key that is new here begins full. A level of a token or more ends an earlier announcement. The table, and the max_keys
-// of a limit, stay half empty for the keys that callers name.
+// a key that is new here begins full. A level of a token or more ends an earlier announcement. The table stays half empty
+// for the keys that callers name; max_keys of a limit is for these alone.
 func (a *Aggregator) announced(now, at quota.Time, off clockOffset, rt *route, e *quota.GrantEntry) {
 	s := a.table.find(e.Key.LimitName)
 	if s == nil {
 		return
 	}
 	b := a.table.known(s, e.Key.Key)
-	most := s.rule.Load().limit.MaxKeys
-	room := a.table.size.Load() < a.table.maxKeys/2 && (most == 0 || s.size.Load() < most/2)
+	room := a.table.size.Load() < a.table.maxKeys/2 && s.rule.Load().limit.MaxKeys == 0
 	if b == nil && room && e.Level < quota.Token {
 		b = a.table.bucket(s, e.Key.Key)
 	}
