@@ -47,7 +47,7 @@ func TestGrant(t *testing.T) {
 	for i := range want.Entries {
 		e := &want.Entries[i]
 		e.Line, e.Ref, e.Unknown = 0, 0, false // messages name keys
-		e.Announced = false                    // only nodes are told
+		e.Announced = false                    // clients receive no announcements
 	}
 	got := DecodeGrant(want.From, want.To, wired(t, EncodeGrant(&want), &peerv1.Grant{}))
 	if !reflect.DeepEqual(got, want) {
