@@ -205,7 +205,12 @@ func (c *boltCheck) tree(id uint64, bucket, low, high []byte, depth int) error {
 	if depth > maxBoltDepth {
 		return fmt.Errorf("page %d: too deep", id)
 	}
-	if err := c.elements(b, bucket, low, high, depth); err != nil {
+	// bbolt keeps an empty bucket inline, and no caller deletes its last bucket. Only the file that
+	// bbolt has just created has a page without elements: its root.
+	if created := id == c.meta.root && c.meta.txid < 2; !created && binary.NativeEndian.Uint16(b[10:]) == 0 {
+		return fmt.Errorf("page %d: without elements", id)
+	}
+	if _, err := c.elements(b, bucket, low, high, depth); err != nil {
 		return fmt.Errorf("page %d: %w", id, err)
 	}
 	return nil
@@ -235,19 +240,15 @@ func element(b []byte, k, begin int, leaf bool) (key, value []byte, flags uint32
 	return b[from : from+ksize], b[from+ksize : from+ksize+vsize], flags, child, nil
 }
 
-// elements checks one page and the pages below it.
-func (c *boltCheck) elements(b, bucket, low, high []byte, depth int) error {
+// elements checks one page and the pages below it, and returns where its elements end.
+func (c *boltCheck) elements(b, bucket, low, high []byte, depth int) (end int, err error) {
 	flags, count := binary.NativeEndian.Uint16(b[8:]), int(binary.NativeEndian.Uint16(b[10:]))
 	leaf := flags == boltLeaf
 	switch {
 	case !leaf && flags != boltBranch:
-		return fmt.Errorf("of kind %#x", flags)
+		return 0, fmt.Errorf("of kind %#x", flags)
 	case boltHeader+16*count > len(b):
-		return fmt.Errorf("%d elements do not fit", count)
-	case !leaf && count == 0:
-		return errors.New("a branch without elements")
-	case count == 0 && low != nil:
-		return errors.New("a leaf without elements below a branch")
+		return 0, fmt.Errorf("%d elements do not fit", count)
 	}
 	type below struct {
 		key   []byte
@@ -255,39 +256,39 @@ func (c *boltCheck) elements(b, bucket, low, high []byte, depth int) error {
 	}
 	var children []below
 	var last []byte
-	begin := boltHeader + 16*count
+	end = boltHeader + 16*count
 	for k := range count {
-		key, value, flags, child, err := element(b, k, begin, leaf)
-		begin += len(key) + len(value)
+		key, value, flags, child, err := element(b, k, end, leaf)
+		end += len(key) + len(value)
 		switch {
 		case err != nil:
-			return err
+			return 0, err
 		case k > 0 && bytes.Compare(key, last) <= 0,
 			low != nil && k == 0 && bytes.Compare(key, low) < 0,
 			high != nil && bytes.Compare(key, high) >= 0:
-			return fmt.Errorf("key %d is out of order", k)
+			return 0, fmt.Errorf("key %d is out of order", k)
 		}
 		last = key
 		if !leaf {
 			children = append(children, below{key, child})
 		} else if flags&boltBucket != 0 {
 			if err := c.bucket(key, value, depth); err != nil {
-				return err
+				return 0, err
 			}
 		} else if err := c.visit(bucket, key); err != nil {
-			return err
+			return 0, err
 		}
 	}
 	for k, b := range children {
-		end := high
+		next := high
 		if k+1 < len(children) {
-			end = children[k+1].key
+			next = children[k+1].key
 		}
-		if err := c.tree(b.child, bucket, b.key, end, depth+1); err != nil {
-			return err
+		if err := c.tree(b.child, bucket, b.key, next, depth+1); err != nil {
+			return 0, err
 		}
 	}
-	return nil
+	return end, nil
 }
 
 // bucket checks a nested bucket: its own tree or its inline page.
@@ -301,5 +302,12 @@ func (c *boltCheck) bucket(name, value []byte, depth int) error {
 	if len(value) < 16+boltHeader {
 		return errors.New("a bucket without a page")
 	}
-	return c.elements(value[16:], name, nil, nil, depth+1)
+	// An inline page has nothing behind its elements. A wrong count that hides all of them shows by it.
+	switch end, err := c.elements(value[16:], name, nil, nil, depth+1); {
+	case err != nil:
+		return err
+	case end != len(value)-16:
+		return fmt.Errorf("a bucket of %d bytes, with elements up to %d", len(value)-16, end)
+	}
+	return nil
 }

@@ -174,3 +174,46 @@ func TestRandomDamageNeverPanics(t *testing.T) {
 		t.Errorf("only %d of 150 were refused: nothing is tested", refused)
 	}
 }
+
+// TestEmptiedBucket checks that a bucket passes at each step while its keys are deleted, and empty.
+func TestEmptiedBucket(t *testing.T) {
+	for _, step := range []int{0, 40, 700, 5000} {
+		path := filepath.Join(t.TempDir(), "x.db")
+		if step > 0 {
+			fill(t, path)
+		}
+		db, err := bbolt.Open(path, 0o600, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		check := func() {
+			t.Helper()
+			if err := Check(path); err != nil {
+				t.Fatalf("step %d: %v", step, err)
+			}
+		}
+		check() // a file without a bucket, too
+		rng := rand.New(rand.NewPCG(uint64(step), 3))
+		keys := rng.Perm(2000)
+		for len(keys) > 0 && step > 0 {
+			n := min(step, len(keys))
+			err := db.Update(func(tx *bbolt.Tx) error {
+				for _, k := range keys[:n] {
+					if err := tx.Bucket([]byte("bucket2")).Delete(binary.BigEndian.AppendUint64(nil, uint64(k))); err != nil {
+						return err
+					}
+				}
+				return nil
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			keys = keys[n:]
+			check()
+		}
+		if err := db.Close(); err != nil {
+			t.Fatal(err)
+		}
+		check()
+	}
+}

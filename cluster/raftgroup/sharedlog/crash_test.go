@@ -329,6 +329,55 @@ func TestDamage(t *testing.T) {
 	}
 }
 
+// TestDamageOfSmallLogs flips every bit of the headers and keys of files that hold few entries: inline
+// in the page of the buckets, and in a page of their own. No flip may hide an entry.
+func TestDamageOfSmallLogs(t *testing.T) {
+	path := filepath.Join(scratch(t), "log.db")
+	for _, tt := range []struct{ entries, size int }{{1, 10}, {2, 10}, {4, 10}, {1, 2000}, {2, 900}, {4, 400}} {
+		dir := t.TempDir()
+		l := openTest(t, dir, nil)
+		must(t, group(t, l, 3).StoreLogs(entries(1, uint64(tt.entries), tt.size)))
+		must(t, l.Close())
+		file, err := os.ReadFile(filepath.Join(dir, "raft", "log.db"))
+		must(t, err)
+		newest, numbers := meta(file), pointers(file)
+		step, refused := 7, 0
+		if testspeed.IsFull() {
+			step = 1
+		}
+		for bit := 0; bit < 8*len(file); bit += step {
+			at := bit / 8
+			if at%pageSize > 512 || allZero(file[max(at-64, 0):min(at+64, len(file))]) {
+				continue
+			}
+			b := slices.Clone(file)
+			b[at] ^= 1 << (bit % 8)
+			must(t, os.WriteFile(path, b, 0o600))
+			got, err := content(path)
+			switch {
+			case errors.Is(err, ErrDamaged):
+				refused++
+			case err != nil:
+				t.Errorf("%+v: flip of bit %d at %d: %v; want ErrDamaged or all entries", tt, bit%8, at, err)
+			case len(got) < tt.entries && at/pageSize != newest && !numbers[at]:
+				t.Errorf("%+v: flip of bit %d at %d: opened with %d entries", tt, bit%8, at, len(got))
+			}
+		}
+		if refused < 100 {
+			t.Errorf("%+v: only %d flips were refused: too little is tested", tt, refused)
+		}
+	}
+}
+
+// meta returns the number of the newer meta page of a file.
+func meta(file []byte) int {
+	txid := func(page int) uint64 { return binary.NativeEndian.Uint64(file[page*pageSize+16+48:]) }
+	if txid(1) > txid(0) {
+		return 1
+	}
+	return 0
+}
+
 // lacking returns the sorted keys of which got does not hold what want holds.
 func lacking(got, want map[uint64]string) (keys []uint64) {
 	for k, v := range want {

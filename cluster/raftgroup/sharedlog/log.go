@@ -184,6 +184,8 @@ func contentOf(path string) (map[uint32]*bounds, error) {
 			return fmt.Errorf("group %d: value %d", id, index)
 		case stable:
 			b.values[index] = true
+		case index == 0: // the key of entry 1 with a flipped bit: bounds would not notice
+			return fmt.Errorf("group %d: entry 0; the first is 1", id)
 		case b.last != 0 && index != b.last+1:
 			return fmt.Errorf("group %d: entry %d follows entry %d", id, index, b.last)
 		case b.last == 0:
