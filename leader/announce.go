@@ -23,8 +23,9 @@ type announceState struct {
 const (
 	// announceFor is the least time until a used-up key has a token again for which it is announced.
 	announceFor = 2 * time.Second
-	// maxAnnouncing bounds the keys that are announced at once, twice in a sync interval. Others are
-	// announced with their next report.
+	// maxAnnouncing bounds the keys that are announced at once, twice in a sync interval. Further keys
+	// that are used up are announced with their next report; keys whose level rose wait, since nobody
+	// may report them again.
 	maxAnnouncing = 32
 	// maxAnnounced bounds the keys that a member learns which reports for the first time: the last
 	// ones that were announced, and as many that were used up when this leader began.
@@ -48,7 +49,7 @@ func (b *bucket) regains(now quota.Time, level quota.Units) time.Duration {
 
 // announce announces the key if it is used up for a while, or no longer.
 func (l *Ledger) announce(now quota.Time, b *bucket) {
-	if !announces(b) || len(l.announcing) == maxAnnouncing {
+	if !announces(b) {
 		return
 	}
 	level := b.pool.Level() // at least: members may hold tokens
@@ -58,7 +59,7 @@ func (l *Ledger) announce(now quota.Time, b *bucket) {
 		}
 		b.announced = 0
 	} else {
-		if b.regains(now, level) < announceFor {
+		if l.announcing.len() >= maxAnnouncing || b.regains(now, level) < announceFor {
 			return
 		}
 		b.advance(now)
@@ -72,17 +73,18 @@ func (l *Ledger) announce(now quota.Time, b *bucket) {
 			l.announced.pop()
 		}
 	}
-	l.announcing = append(l.announcing, b)
+	l.announcing.push(b)
 }
 
 // pushAnnounced announces the noted keys to all members, if the last announcement was half a sync
 // interval ago.
 func (l *Ledger) pushAnnounced(now quota.Time) {
-	if len(l.announcing) == 0 || now.Sub(l.announcedAt) < l.cfg.Sync/2 {
+	if l.announcing.len() == 0 || now.Sub(l.announcedAt) < l.cfg.Sync/2 {
 		return
 	}
 	var entries []quota.GrantEntry
-	for _, b := range l.announcing {
+	for range min(l.announcing.len(), maxAnnouncing) {
+		b := l.announcing.pop()
 		l.look(now, b, func() { entries = append(entries, l.announcement(b)) })
 	}
 	for _, id := range slices.Sorted(maps.Keys(l.members)) {
@@ -90,8 +92,7 @@ func (l *Ledger) pushAnnounced(now quota.Time) {
 			l.pushTo(now, id, slices.Clone(entries))
 		}
 	}
-	clear(l.announcing)
-	l.announcing, l.announcedAt = l.announcing[:0], now
+	l.announcedAt = now
 }
 
 // introduce announces the keys that are used up to a member that reports for the first time.

@@ -150,3 +150,31 @@ func TestAnnounceIsBounded(t *testing.T) {
 		t.Errorf("%d of %d keys were announced", len(announced), keys)
 	}
 }
+
+// TestAnnounceEveryRise checks that a reset of many keys that were announced is announced for each,
+// one part after the other.
+func TestAnnounceEveryRise(t *testing.T) {
+	a := newAnnouncer(t, 1, nil, "a", "b")
+	const keys = 5*maxAnnouncing + 1
+	for k := range keys {
+		a.report("b", false, a.use(k, 100, 0))
+	}
+	a.announcements()
+	for k := range keys {
+		a.Reset(a.now, a.key(k))
+	}
+	risen := map[string]bool{}
+	for range 6 {
+		a.report("b", false)
+		list := a.announcements()["a"]
+		for _, k := range list {
+			risen[k] = true
+		}
+		if len(list) > maxAnnouncing {
+			t.Errorf("%d keys at once; want at most %d", len(list), maxAnnouncing)
+		}
+	}
+	if len(risen) != keys || !risen["001 100"] {
+		t.Errorf("the reset of %d of %d keys was announced: %v", len(risen), keys, risen)
+	}
+}

@@ -64,7 +64,7 @@ type Ledger struct {
 	wanted     []*bucket     // buckets whose next checkpoint members wait for, oldest first
 	pushed     []quota.Grant // grants that answer no report, not sent yet
 
-	announcing  []*bucket   // not pushed yet
+	announcing  bucketQueue // not pushed yet
 	announcedAt quota.Time  // when they were pushed last
 	announced   bucketQueue // the last buckets that were announced
 	usedUp      []quota.Key // keys that were used up when this leader began, by the log
