@@ -123,9 +123,10 @@ func lintBoundary(_ *lint, l *quota.Limit, say say) {
 	}
 }
 
+// lintLeaderSuits leaves out the token buckets of decide: auto: the leader decides them anyway.
 func lintLeaderSuits(_ *lint, l *quota.Limit, say say) {
 	slow := l.Rate.Per > 0 && compareRates(l.Rate, quota.Rate{Tokens: 1, Per: time.Second}, 1) <= 0
-	if l.Kind != quota.Concurrency && l.Burst == 1 && len(l.More) == 0 && slow && l.Ceiling == quota.Soft && l.Decide != quota.AtLeader {
+	if l.Kind != quota.Concurrency && l.Burst == 1 && len(l.More) == 0 && slow && l.Ceiling == quota.Soft && !l.MayAsk() {
 		say("a single place cannot be divided among nodes, so several nodes may each admit one; use decide: leader where that matters")
 	}
 }
