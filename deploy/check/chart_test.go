@@ -1,6 +1,7 @@
 package check
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -194,6 +195,13 @@ func TestChart(t *testing.T) {
 	}
 	if p := mustRender(t, "serviceMonitor: {enabled: true}"); p.monitor["kind"] != "ServiceMonitor" || p.policy != nil {
 		t.Error("a monitor is not made, or a policy is, that nobody asked for")
+	}
+	// With TLS, Prometheus must scrape the name that the certificate has.
+	for tls, name := range map[string]string{"auto": "$1.quorate-nodes.limits.svc:7411", "off": ""} {
+		p := mustRender(t, "{serviceMonitor: {enabled: true}, tls: {mode: "+tls+"}}")
+		if got := fmt.Sprint(p.monitor["spec"]); strings.Contains(got, "$1.") != (name != "") || !strings.Contains(got, name) {
+			t.Errorf("with tls.mode %s: %s", tls, got)
+		}
 	}
 	if p := mustRender(t, "podDisruptionBudget: {enabled: false}\nserviceAccount: {create: false, name: mine}"); p.budget != nil || p.account != nil || p.statefulSet.Spec.Template.Spec.ServiceAccountName != "mine" {
 		t.Error("a budget or an account is made that nobody wants")
