@@ -2,7 +2,6 @@ package systemtest
 
 import (
 	"fmt"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -12,6 +11,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/quorate/quorate/internal/freeport"
 )
 
 // TestGateway checks that examples/gateway works as it is, except for its ports: the real nginx
@@ -114,12 +115,11 @@ func gatewayFiles(t *testing.T, ports *strings.Replacer, names ...string) string
 
 func freeAddr(t *testing.T) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	addr, err := freeport.Addr()
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer l.Close()
-	return l.Addr().String()
+	return addr
 }
 
 func through(addr, path, user string) (int, http.Header, error) {

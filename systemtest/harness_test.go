@@ -7,7 +7,6 @@ import (
 	"flag"
 	"fmt"
 	"math/rand/v2"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -16,6 +15,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/quorate/quorate/internal/freeport"
 )
 
 var binary string // the built quorate program
@@ -59,17 +60,10 @@ func freeBase(t *testing.T) int { return freeBaseOf(t, 3) }
 // freeBaseOf is freeBase for up to nine nodes.
 func freeBaseOf(t *testing.T, nodes int) int {
 	t.Helper()
-	bases.Lock()
-	defer bases.Unlock()
 	for range 100 {
 		base := 10_000 + 100*rand.IntN(200) // below the ephemeral ports of the system
-		if !bases.given[base] && portsFree(base, nodes) {
-			bases.given[base] = true
-			t.Cleanup(func() {
-				bases.Lock()
-				defer bases.Unlock()
-				delete(bases.given, base)
-			})
+		if claimed := claim(base, nodes); claimed != nil {
+			t.Cleanup(func() { release(claimed) })
 			return base
 		}
 	}
@@ -77,23 +71,25 @@ func freeBaseOf(t *testing.T, nodes int) int {
 	return 0
 }
 
-// bases are the base ports of running tests, whose nodes may not have started yet.
-var bases = struct {
-	sync.Mutex
-	given map[int]bool
-}{given: map[int]bool{}}
-
-func portsFree(base, nodes int) bool {
+// claim claims the ports of nodes from a base port on, and returns none if one is taken.
+func claim(base, nodes int) (claimed []int) {
 	for k := 1; k <= nodes; k++ {
 		for p := 1; p <= 3; p++ {
-			l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", base+10*k+p))
-			if err != nil {
-				return false
+			port := base + 10*k + p
+			if freeport.Claim(port) != nil {
+				release(claimed)
+				return nil
 			}
-			l.Close()
+			claimed = append(claimed, port)
 		}
 	}
-	return true
+	return claimed
+}
+
+func release(claimed []int) {
+	for _, port := range claimed {
+		freeport.Release(port)
+	}
 }
 
 // output holds what a process has printed; it is safe to read while the process runs.

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"net"
 	"os"
 	"os/exec"
@@ -115,25 +114,6 @@ func (p *Process) AwaitPort(ctx context.Context, addr string) error {
 		}
 		return c.Close()
 	})
-}
-
-// The ports of FreePort lie below those that Linux gives to outgoing connections, so that no client
-// takes one before its server does.
-const (
-	firstPort = 20_000
-	ports     = 12_000
-)
-
-// FreePort returns an unused port of 127.0.0.1.
-func FreePort() (port int, err error) {
-	for range 100 {
-		port = firstPort + rand.IntN(ports)
-		var l net.Listener
-		if l, err = (&net.ListenConfig{}).Listen(context.Background(), "tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port))); err == nil {
-			return port, l.Close()
-		}
-	}
-	return 0, err
 }
 
 // ErrNotFound is the error of Find for a missing program.

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/quorate/quorate/internal/faulttest"
+	"github.com/quorate/quorate/internal/freeport"
 )
 
 // built builds the program of this checkout once and returns its path.
@@ -124,11 +125,9 @@ func NewCluster(ctx context.Context, o Options) (c *Cluster, err error) {
 	for k := range o.Nodes {
 		n := &Node{ID: fmt.Sprintf("n%d", k+1), config: filepath.Join(dir, fmt.Sprintf("n%d.yaml", k+1))}
 		for _, at := range []*string{&n.HTTP, &n.GRPC, &n.Peer, &n.Redis, &n.Debug} {
-			port, err := FreePort()
-			if err != nil {
+			if *at, err = freeport.Addr(); err != nil {
 				return c, err
 			}
-			*at = fmt.Sprintf("127.0.0.1:%d", port)
 		}
 		n.Data = filepath.Join(dir, n.ID)
 		if o.Clocks {

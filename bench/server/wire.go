@@ -13,16 +13,17 @@ import (
 
 	"github.com/quorate/quorate/bench/process"
 	"github.com/quorate/quorate/bench/suite"
+	"github.com/quorate/quorate/internal/freeport"
 )
 
 // freeAddrs returns unused addresses on loopback.
-func freeAddrs(n int) (out []string, err error) {
-	for range n {
-		port, err := process.FreePort()
-		if err != nil {
+func freeAddrs(n int) ([]string, error) {
+	out := make([]string, n)
+	for i := range out {
+		var err error
+		if out[i], err = freeport.Addr(); err != nil {
 			return nil, err
 		}
-		out = append(out, net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
 	}
 	return out, nil
 }

@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -18,6 +17,7 @@ import (
 	"github.com/quorate/quorate/internal/cli"
 	"github.com/quorate/quorate/internal/cli/exit"
 	"github.com/quorate/quorate/internal/cli/server"
+	"github.com/quorate/quorate/internal/freeport"
 	"github.com/quorate/quorate/internal/pki"
 )
 
@@ -39,17 +39,15 @@ func (t *transcript) String() string {
 	return t.b.String()
 }
 
-// freePorts returns addresses on which nothing listens at the moment.
+// freePorts returns addresses on which nothing listens.
 func freePorts(t *testing.T, n int) (out []string) {
 	t.Helper()
-	var lc net.ListenConfig
 	for range n {
-		l, err := lc.Listen(t.Context(), "tcp", "127.0.0.1:0")
+		addr, err := freeport.Addr()
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer l.Close()
-		out = append(out, l.Addr().String())
+		out = append(out, addr)
 	}
 	return out
 }

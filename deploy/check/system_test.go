@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/quorate/quorate/config"
+	"github.com/quorate/quorate/internal/freeport"
 )
 
 func read(t *testing.T, path string) string {
@@ -191,12 +192,11 @@ func startNode(t *testing.T, argv []string, environ ...string) *node {
 
 func freeAddr(t *testing.T) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	addr, err := freeport.Addr()
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer l.Close()
-	return l.Addr().String()
+	return addr
 }
 
 // answers waits up to a minute until the node is ready.

@@ -24,6 +24,7 @@ import (
 	"github.com/quorate/quorate/api/envoy"
 	pb "github.com/quorate/quorate/api/gen/pb/gubernator"
 	"github.com/quorate/quorate/api/gubernator"
+	"github.com/quorate/quorate/internal/freeport"
 )
 
 // from returns a connection to a gRPC server from a local address.
@@ -62,13 +63,12 @@ func TestProtocolsShare(t *testing.T) {
 	if err := os.WriteFile(rules, []byte("domain: edge\ndescriptors:\n  - {key: user, rate_limit: {unit: minute, requests_per_unit: 7}}\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	free, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	free, err := freeport.Addr()
 	if err != nil {
 		t.Fatal(err)
 	}
-	who := callers{protocols: devProtocols, redis: free.Addr().String()}
+	who := callers{protocols: devProtocols, redis: free}
 	who.protocols.EnvoyRLSConfig, who.protocols.EnvoyRLSOverrides = rules, true
-	free.Close()
 	in := startOne(t, who)
 	base, at := "http://"+in.ports.http.Addr().String(), in.ports.grpc.Addr().String()
 	one, other := from(t, "127.0.0.1", at), from(t, "127.0.0.2", at)
