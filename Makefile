@@ -180,7 +180,7 @@ seeded-faults: ## plant one bug at a time in the program, find the test that cat
 		cat systemtest/testdata/seeded-faults-head.md
 		echo "**This run**: $$(LC_ALL=C date -u '+%-d %B %Y'), commit $$(git rev-parse --short HEAD), $(MACHINE)."
 		echo
-		echo '| fault | file | found by | which says |'
+		echo '| fault | file | found by | with the message |'
 		echo '|---|---|---|---|'
 		cat "$$rows"
 	} > docs/development/seeded-faults.md

@@ -155,7 +155,7 @@ func (a *attachment) greet(h *quoratev1.ClientHello) error {
 		return apierr.InvalidName("hello.client", err)
 	}
 	if h.GetIncarnation() == 0 {
-		return apierr.Invalid("hello.incarnation", "0; must be above")
+		return apierr.Invalid("hello.incarnation", "0; must be above 0")
 	}
 	if h.GetAttachment() == 0 {
 		return apierr.Invalid("hello.attachment", "0; attachments are numbered from 1")
@@ -236,7 +236,7 @@ func (a *attachment) receive(m *quoratev1.AttachRequest) error {
 	case *quoratev1.AttachRequest_Refusals:
 		return a.refused(b.Refusals.GetLimits())
 	case *quoratev1.AttachRequest_Hello:
-		return apierr.Invalid("hello", "is there again; an attachment has one")
+		return apierr.Invalid("hello", "was sent before; an attachment has one")
 	default:
 		return apierr.Invalid("body", "is missing, or of a later version; must be a report, a settlement or refusals")
 	}
@@ -253,7 +253,7 @@ func (a *attachment) settlement(m *quoratev1.Settlement) (*attach.Settlement, er
 		return nil, apierr.InvalidName("settlement.node", err)
 	}
 	if m.GetNodeIncarnation() == 0 {
-		return nil, apierr.Invalid("settlement.node_incarnation", "0; must be above")
+		return nil, apierr.Invalid("settlement.node_incarnation", "0; must be above 0")
 	}
 	if n := m.GetAttachment(); n == 0 || n >= uint64(a.hello.Attachment) {
 		return nil, apierr.Invalid("settlement.attachment", "%d; must be an earlier one than %d", n, a.hello.Attachment)

@@ -128,7 +128,7 @@ func (c *Check) ValidateNames() error {
 // validateHTTP validates a check by HTTP method and path.
 func (c *Check) validateHTTP() error {
 	if c.Key.LimitName.Limit != "" {
-		return apierr.Invalid("limit", "is %q, but method and path choose the limits; give either", apierr.Clip(c.Key.LimitName.Limit))
+		return apierr.Invalid("limit", "is %q, but method and path choose the limits; give one or the other", apierr.Clip(c.Key.LimitName.Limit))
 	}
 	c.Key.Namespace = c.Namespace()
 	switch {

@@ -47,7 +47,7 @@ func filterOf(req *quoratev1.WatchRequest) (quota.EventFilter, error) {
 	}
 	for _, k := range req.Kinds {
 		if k < 1 || int(k) > len(quota.EventKinds()) {
-			return out, apierr.Invalid("kinds", "%d is no kind of event", k)
+			return out, apierr.Invalid("kinds", "unknown kind %d", k)
 		}
 		if kind := quota.EventKind(k); !slices.Contains(out.Kinds, kind) {
 			out.Kinds = append(out.Kinds, kind)

@@ -67,7 +67,7 @@ func (s *KeyService) existing(ctx context.Context, m named, p rbac.Permission) (
 	}
 	if l.LimitName == quota.Global {
 		if err := s.Require(ctx, p, l.Namespace); err != nil {
-			return k, apierr.More(err, fmt.Sprintf("; %v is not there, so the default of all namespaces counts it", k.LimitName))
+			return k, apierr.More(err, fmt.Sprintf("; %v does not exist, so the default of all namespaces counts it", k.LimitName))
 		}
 	}
 	return k, nil

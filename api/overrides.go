@@ -81,11 +81,11 @@ func (s *OverrideService) overrideOf(ctx context.Context, p *quoratev1.Override)
 func (s *OverrideService) fits(o *quota.Override, p *quoratev1.Override) error {
 	if p.Expires != nil {
 		if err := p.Expires.CheckValid(); err != nil || p.Expires.AsTime().Year() > 2261 {
-			return apierr.Invalid("expires", "is no time up to the year 2261")
+			return apierr.Invalid("expires", "must be a time up to the year 2261")
 		}
 		o.Expires = quota.Time(p.Expires.AsTime().UnixNano())
 		if !p.Expires.AsTime().After(time.Unix(0, int64(o.At))) { // nanoseconds of a time before 1678 would be later
-			return apierr.Invalid("expires", "%s is over; must be in the future", p.Expires.AsTime().Format(time.RFC3339))
+			return apierr.Invalid("expires", "%s has passed; must be in the future", p.Expires.AsTime().Format(time.RFC3339))
 		}
 	}
 	if err := o.Validate(); err != nil {

@@ -79,7 +79,7 @@ func (s *SecurityService) SetBinding(ctx context.Context, req *quoratev1.SetBind
 		return nil, err
 	}
 	if !s.node.Security().Room(&b) {
-		return nil, storeFull("there are 10000 bindings already; give roles to groups, or take some away")
+		return nil, storeFull("the cluster already has 10000 bindings, the maximum; bind roles to groups, or unbind some")
 	}
 	changed, err := s.node.SetBinding(ctx, b)
 	if err != nil {
@@ -172,7 +172,7 @@ func (s *SecurityService) CreateToken(ctx context.Context, req *quoratev1.Create
 	if req.Ttl != nil {
 		ttl := req.Ttl.AsDuration()
 		if req.Ttl.CheckValid() != nil || ttl <= 0 || ttl > maxTokenTTL {
-			return nil, apierr.Invalid("ttl", "is %v; must be more than 0 and at most 3650 days, or absent for a token that does not end", ttl)
+			return nil, apierr.Invalid("ttl", "is %v; must be more than 0 and at most 3650 days, or absent for a token that does not expire", ttl)
 		}
 		t.Expires = quota.Time(now.Add(ttl).UnixNano())
 	}
@@ -180,7 +180,7 @@ func (s *SecurityService) CreateToken(ctx context.Context, req *quoratev1.Create
 		return nil, err
 	}
 	if tokens := s.node.Security().Tokens(); len(tokens) >= rbac.MaxTokens && !slices.ContainsFunc(tokens, func(o rbac.Token) bool { return o.Expired(t.At) }) {
-		return nil, storeFull("there are 10000 tokens already; revoke some")
+		return nil, storeFull("the cluster already has 10000 tokens, the maximum; revoke some")
 	}
 	if err := s.node.AddToken(ctx, t); err != nil {
 		return nil, apierr.From(err)

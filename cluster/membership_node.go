@@ -52,7 +52,7 @@ func (n memberNode) Commit(ctx context.Context, c *raftlogv1.ChangeMembers) (*me
 	}
 	r, ok := res.(control.MembersResult)
 	if !ok {
-		return nil, errors.New("membership: the log answered something else")
+		return nil, errors.New("membership: unexpected answer from the log")
 	}
 	return r.Table, r.Err
 }

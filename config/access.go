@@ -19,7 +19,7 @@ func readGrant(v Value, _ []access.Grant) access.Grant {
 	var g access.Grant
 	var when map[string]Value
 	v.Fields(grantExample, []Field{
-		{"identity", `identity: "user:ann", or "*" for anybody`, func(v Value) { v.scalar(bounded(&g.Identity, 1, quota.MaxNameLen)) }},
+		{"identity", `identity: "user:ann", or "*" for anyone`, func(v Value) { v.scalar(bounded(&g.Identity, 1, quota.MaxNameLen)) }},
 		{"realm", `realm: "project:infra"`, func(v Value) { v.scalar(bounded(&g.Realm, 1, account.MaxAtom)) }},
 		{"permissions", "permissions: [quota.accounts.read]", func(v Value) { g.Permissions = readPermissions(v) }},
 		{"when", "", func(v Value) { g.When, when = readConditions(v) }},

@@ -12,7 +12,7 @@ func readBinding(v Value, _ []rbac.Binding) rbac.Binding {
 	b := rbac.Binding{Scope: rbac.Everywhere, By: "settings"}
 	before := v.Faults()
 	v.Fields(bindingExample, []Field{
-		{"identity", `identity: "client:ci", "user:*" for all of a kind, or "*" for anybody`, func(v Value) { v.scalar(bounded(&b.Identity, 1, rbac.MaxIdentity)) }},
+		{"identity", `identity: "client:ci", "user:*" for all of a kind, or "*" for anyone`, func(v Value) { v.scalar(bounded(&b.Identity, 1, rbac.MaxIdentity)) }},
 		{"role", "", func(v Value) { v.scalar(oneOf(&b.Role, itself, rbac.RoleNames()...)) }},
 		{"permissions", "", func(v Value) {
 			v.Items(len(rbac.PermissionNames()), "[check]", func(one Value) {

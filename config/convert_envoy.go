@@ -156,7 +156,7 @@ func (c *conversion) envoyExact(seen map[descriptor.Step]int, v Value) {
 	}
 	for _, key := range slices.Sorted(maps.Keys(entries)) {
 		if entries[key] > 1 && open[key] {
-			c.note(v.path, "check only the limit of the value where there is one, then the first whose value with a * fits, else the one without a value; Envoy's descriptors do",
+			c.note(v.path, "check only the limit of the value if it has one, then the first whose value with a * fits, else the one without a value; Envoy's descriptors do",
 				"there are limits for some values of %s and for all others", clip(key))
 		}
 	}
@@ -197,10 +197,10 @@ func (c *conversion) envoyFields(d *envoyDescriptor) []Field {
 		{"rate_limit", "", func(v Value) { d.rateLimit = v }},
 		{"descriptors", "", func(v Value) { d.below = v }},
 		{"shadow_mode", "", func(v Value) { v.scalar(boolean(&d.shadow)) }},
-		{"quota_mode", "", flag(&d.quota, "refuses only when all limits of the mode are used up; is not carried over", "serve the file as it is (protocols.envoy_rls_config), or check these limits in calls of their own, and refuse when all do")},
+		{"quota_mode", "", flag(&d.quota, "refuses only when all limits of the mode are used up; is not carried over", "serve the file as it is (protocols.envoy_rls_config), or check these limits in separate calls, and refuse when all do")},
 		{"detailed_metric", "", flag(&d.detailed, "is not carried over; metrics are by limit", "look at the keys of the limit for more")},
 		{"value_to_metric", "", flag(&d.metric, "is not carried over; metrics are by limit", "look at the keys of the limit for more")},
-		{"share_threshold", "", flag(&d.share, "counts all values together; is not carried over", "serve the file as it is (protocols.envoy_rls_config), or make it a limit of its own, and call it with the key *")},
+		{"share_threshold", "", flag(&d.share, "counts all values together; is not carried over", "serve the file as it is (protocols.envoy_rls_config), or make it a separate limit, and call it with the key *")},
 		c.noted("metadata", "", "is not carried over"),
 	}
 }

@@ -45,7 +45,7 @@ func listAsYAML(name, example string, read func(Value) bool) scalar {
 
 // errMust says that a list of listWithCommas as a whole has the wrong form; its read functions
 // return it.
-var errMust = errors.New("is not what it must be")
+var errMust = errors.New("has another form")
 
 // listWithCommas reads a comma-separated list of at most most items from a variable. what is the
 // plural noun for the items in errors; read receives the items before its own.

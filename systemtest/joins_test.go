@@ -149,7 +149,7 @@ func TestJoinTroubles(t *testing.T) {
 	began = time.Now()
 	c.joining(n3, token, n1.grpc+","+n2.grpc)
 	time.Sleep(1500 * time.Millisecond) // the joiner tries several times and logs it once
-	if !n3.runs() || !strings.Contains(n3.stderr.String(), "not joined yet; tries again") {
+	if !n3.runs() || !strings.Contains(n3.stderr.String(), "not joined yet; retrying") {
 		t.Errorf("%s does not wait for a member:\n%s", n3.id, &n3.stderr)
 	}
 	n2.process = start(t, nil, "serve", "--data", n2.dir)

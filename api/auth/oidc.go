@@ -118,7 +118,7 @@ func (s *issuer) refusal(err error, token string) error {
 	if expired, ok := errors.AsType[*oidc.TokenExpiredError](err); ok {
 		return bad("authorization: the JWT expired at %s; get a new one", expired.Expiry.UTC().Format(time.RFC3339))
 	}
-	return bad("authorization: the JWT is not good: %s", within(err, token))
+	return bad("authorization: the JWT is not valid: %s", within(err, token))
 }
 
 // within returns an error's text, shortened and without any part of the token.
@@ -179,7 +179,7 @@ func (s *issuer) caller(id *oidc.IDToken) (*Caller, error) {
 	name := id.Subject
 	if s.IdentityClaim != "" {
 		if name, _ = claims[s.IdentityClaim].(string); name == "" {
-			return nil, bad("authorization: the JWT has no claim %s, which auth.oidc.identity_claim asks for", s.IdentityClaim)
+			return nil, bad("authorization: the JWT has no claim %s, which auth.oidc.identity_claim requires", s.IdentityClaim)
 		}
 	}
 	// Only true counts: otherwise a user who can set any address in their issuer profile could

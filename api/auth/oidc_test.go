@@ -177,7 +177,7 @@ func TestClaims(t *testing.T) {
 		t.Errorf("many groups: %v", err)
 	}
 	c, err := named.identify(t, g.jwt(t, named.claims(g, nil)))
-	refused(t, c, err, "the JWT has no claim preferred_username, which auth.oidc.identity_claim asks for")
+	refused(t, c, err, "the JWT has no claim preferred_username, which auth.oidc.identity_claim requires")
 	c, err = w.identify(t, f.jwt(t, w.claims(f, map[string]any{"sub": strings.Repeat("x", 200)})))
 	refused(t, c, err, "identity: is 205 bytes")
 }
@@ -211,7 +211,7 @@ func TestBadJWTs(t *testing.T) {
 		"HS256 with the public key":           {hs(pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: public}), "r1"), "unexpected signature algorithm"},
 		"HS256 with the public key, as it is": {hs(public, "r1"), "unexpected signature algorithm"},
 		"other claims under the signature":    {part[0] + "." + encodePart(w.claims(f, map[string]any{"sub": "admin"})) + "." + part[2], "failed to verify"},
-		"rubbish":                             {"a.b.c", "the JWT is not good"},
+		"rubbish":                             {"a.b.c", "the JWT is not valid"},
 		"two parts":                           {part[0] + "." + part[1], "nor a JWT, which has three parts"},
 		"large":                               {good + strings.Repeat("x", maxJWT), "bytes; at most 12288"},
 	} {

@@ -97,7 +97,7 @@ func asStatus(err error) error {
 	return status.FromContextError(err).Err()
 }
 
-var errNoMessage = errors.New("is no message of protobuf")
+var errNoMessage = errors.New("is not a protobuf message")
 
 func copyMessage(to, from any) error {
 	a, ok := to.(proto.Message)

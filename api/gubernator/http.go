@@ -54,7 +54,7 @@ func (s *Server) handler(path, method string, serve func(*http.Request) (proto.M
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch {
 		case r.URL.Path != path:
-			write(w, nil, status.Errorf(codes.NotFound, "there is nothing at this path; use %s", path))
+			write(w, nil, status.Errorf(codes.NotFound, "unknown path; use %s", path))
 		case r.Method != method && (method != http.MethodGet || r.Method != http.MethodHead):
 			w.Header().Set("Allow", method)
 			write(w, nil, status.Errorf(codes.Unimplemented, "use %s", method))

@@ -60,7 +60,7 @@ func faultf(code int, format string, args ...any) *fault {
 
 func (h *handler) serve(r *http.Request) (any, *fault) {
 	if r.Method != http.MethodGet && r.Method != http.MethodHead {
-		return nil, faultf(http.StatusMethodNotAllowed, "limits are not changed here, because this form cannot say all that a limit has; write a limit file and use: quorate limits apply FILE")
+		return nil, faultf(http.StatusMethodNotAllowed, "limits are not changed here, because this format cannot express every field of a limit; write a limit file and use: quorate limits apply FILE")
 	}
 	path := strings.Trim(strings.TrimPrefix(r.URL.Path, Root), "/")
 	first, rest, _ := strings.Cut(path, "/")
@@ -146,7 +146,7 @@ func (h *handler) bucket(namespace, name string) (any, *fault) {
 	}
 	b := ns.Buckets[name]
 	if b == nil {
-		return nil, faultf(http.StatusNotFound, "there is no bucket %q in namespace %q", name, namespace)
+		return nil, faultf(http.StatusNotFound, "unknown bucket %q in namespace %q", name, namespace)
 	}
 	return b, nil
 }

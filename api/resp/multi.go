@@ -66,11 +66,11 @@ func (c *conn) queue(args [][]byte) {
 	switch c.queued.Take(c.tx.owner, int64(len(r.out)-before)) {
 	case fairshare.Total:
 		c.spoil()
-		c.failed(codeUnavailable, "TRYAGAIN the transactions of all connections hold %d bytes of commands, which is the most", maxQueuedAll)
+		c.failed(codeUnavailable, "TRYAGAIN the transactions of all connections hold %d bytes of commands, the maximum", maxQueuedAll)
 	case fairshare.Each:
 		owner := c.tx.owner
 		c.spoil()
-		c.failed(codeUnavailable, "TRYAGAIN the transactions of %s hold %d bytes of commands, which is the most of one caller", owner, maxQueuedOfOne)
+		c.failed(codeUnavailable, "TRYAGAIN the transactions of %s hold %d bytes of commands, the maximum for one caller", owner, maxQueuedOfOne)
 	default:
 		c.tx.queued = r.out
 		c.tx.count++

@@ -86,7 +86,7 @@ func TestTransactionBounds(t *testing.T) {
 	var held []*talk
 	for i := range maxQueuedAll / maxQueued {
 		if by := "abcd"[4*i*maxQueued/maxQueuedAll:][:1]; by != owner.Load() {
-			more("a", "a hold 16777216 bytes of commands, which is the most of one caller")
+			more("a", "a hold 16777216 bytes of commands, the maximum for one caller")
 			owner.Store(by)
 		}
 		k := newTalk(t, s)
@@ -98,7 +98,7 @@ func TestTransactionBounds(t *testing.T) {
 			}
 		}
 	}
-	more("e", "all connections hold 67108864 bytes of commands, which is the most")
+	more("e", "all connections hold 67108864 bytes of commands, the maximum")
 	for _, k := range held {
 		_ = k.Close()
 	}

@@ -205,7 +205,7 @@ func TestAttachRefused(t *testing.T) {
 	web := bent(func(h *quoratev1.ClientHello) { h.Namespaces = []string{"api"} })
 	for want, messages := range map[string][]any{
 		"hello: is missing":                     {clientReport()},
-		"hello: is there again":                 {clientHello(), clientHello()},
+		"hello: was sent before":                {clientHello(), clientHello()},
 		"body: is missing":                      {clientHello(), nil},
 		"hello.client: ":                        {bent(func(h *quoratev1.ClientHello) { h.Client = "a b" })},
 		"hello.incarnation: 0":                  {bent(func(h *quoratev1.ClientHello) { h.Incarnation = 0 })},

@@ -85,7 +85,7 @@ func TestEventFaults(t *testing.T) {
 	if err == nil {
 		_, err = stream.Recv()
 	}
-	if status.Code(err) != codes.InvalidArgument || !strings.Contains(err.Error(), "kinds: 99 is no kind of event") {
+	if status.Code(err) != codes.InvalidArgument || !strings.Contains(err.Error(), "kinds: unknown kind 99") {
 		t.Errorf("%v", err)
 	}
 }

@@ -79,7 +79,7 @@ func readForward(q url.Values) (f forwardQuery, err error) {
 	case len(f.keys) > maxForwardKeys:
 		return f, apierr.Invalid("key_header", "given %d times; at most %d", len(f.keys), maxForwardKeys)
 	case f.key != nil && len(f.keys) > 0:
-		return f, apierr.Invalid("key", "is given beside key_header; give either")
+		return f, apierr.Invalid("key", "cannot be combined with key_header; give one of them")
 	}
 	err = f.readRest(q)
 	return f, err

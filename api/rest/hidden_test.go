@@ -141,7 +141,7 @@ func TestGlobalKeys(t *testing.T) {
 		{"POST", "/v1/keys:reset", `{"namespace":"web","limit":"a","key":"k"}`, "keys.reset"},
 	} {
 		w := s.do(srv.Handler, "web", c.method, c.path, c.body)
-		if want := c.permission + ` in namespace \"@global\"; web/a is not there, so the default of all namespaces counts it`; w.Code != http.StatusForbidden || !strings.Contains(w.Body.String(), want) {
+		if want := c.permission + ` in namespace \"@global\"; web/a does not exist, so the default of all namespaces counts it`; w.Code != http.StatusForbidden || !strings.Contains(w.Body.String(), want) {
 			t.Errorf("%s %s: %d %s; want %s", c.method, c.path, w.Code, w.Body, want)
 		}
 		if w := s.do(srv.Handler, "all", c.method, c.path, c.body); w.Code != http.StatusOK {

@@ -56,6 +56,6 @@ func (r *router) hostFault(req *http.Request) error {
 	}
 	return &apierr.Error{
 		Code: codes.PermissionDenied, HTTP: http.StatusMisdirectedRequest, Reason: "UNKNOWN_HOST", Field: "Host",
-		Detail: "is " + apierr.Quoted(apierr.Clip(req.Host)) + ", which is no name of this node; without authentication callers use its address, localhost, or a name that the setting listen.hosts has",
+		Detail: "is " + apierr.Quoted(apierr.Clip(req.Host)) + ", which is not a name of this node; without authentication, use its address, localhost, or a name in the setting listen.hosts",
 	}
 }

@@ -127,7 +127,7 @@ func TestRequestFaults(t *testing.T) {
 		{"/v1/allow", ok(`,"max_wait":"1s"`), "max_wait", `is the string "1s"; must be a number of seconds, such as 0.5`, 400},
 		{"/v1/allow", ok(`,"max_wait":-1`), "max_wait", "is -1; must be 0 to 31622400 seconds", 400},
 		{"/v1/allow", ok(`,"max_wait":1e9`), "max_wait", "is 1e9; must be 0 to 31622400 seconds", 400},
-		{"/v1/allow", ok(`,"method":"GET","path":"/a"`), "limit", `is "per_client", but method and path choose the limits; give either`, 400},
+		{"/v1/allow", ok(`,"method":"GET","path":"/a"`), "limit", `is "per_client", but method and path choose the limits; give one or the other`, 400},
 		{"/v1/allow", `{"method":"GET"}`, "path", `is ""; must begin with /`, 400},
 		{"/v1/allow", `{"path":"/a"}`, "method", "is 0 bytes; must be an HTTP method such as GET", 400},
 		{"/v1/allow", `{"namespace":"web","method":"GET","path":"/a"}`, "namespace", `"web" has no limits for HTTP requests; give them a match, or name a limit`, 404},

@@ -233,7 +233,7 @@ func TestOverrides(t *testing.T) {
 		{"PUT", "/v1/overrides", set(`"limit":"a","key":"k","scale":-1`), 400, "overrides[0].scale: -1; must be 0.000001 to 1000000, or 0 for none", ""},
 		{"PUT", "/v1/overrides", set(`"limit":"a","key":"k","burst":-1`), 400, "overrides[0].burst: -1; must be 0 to", ""},
 		{"PUT", "/v1/overrides", set(`"limit":"a","key":"k","class":"vip"`), 400, `overrides[0].class: is \"vip\"; must be one of counted, unlimited, banned`, ""},
-		{"PUT", "/v1/overrides", set(`"limit":"a","key":"k","burst":1,"expires":"2001-01-01T00:00:00Z"`), 400, "overrides[0].expires: 2001-01-01T00:00:00Z is over; must be in the future", ""},
+		{"PUT", "/v1/overrides", set(`"limit":"a","key":"k","burst":1,"expires":"2001-01-01T00:00:00Z"`), 400, "overrides[0].expires: 2001-01-01T00:00:00Z has passed; must be in the future", ""},
 		{"PUT", "/v1/overrides", set(`"limit":"a","key":"k","burst":1,"expires":"Friday"`), 400, `overrides[0].expires: is \"Friday\"; must be a time such as 2027-01-31T18:00:00Z`, ""},
 		{"PUT", "/v1/overrides", set(`"limit":"none","key":"k","burst":1`), 404, "overrides[0].limit: unknown limit web/none", ""},
 		{"PUT", "/v1/overrides", set(`"limit":"a b","key":"k","burst":1`), 400, `overrides[0].limit: \"a b\" has ' '`, ""},
@@ -253,7 +253,7 @@ func TestOverrideOfLongAgo(t *testing.T) {
 	_, err := api.New(apitest.New(t), api.Options{}).Overrides.SetOverrides(t.Context(), &quoratev1.SetOverridesRequest{Overrides: []*quoratev1.Override{
 		{Namespace: "web", Limit: "login", Key: "k", Class: quoratev1.Class_CLASS_BANNED, Expires: timestamppb.New(time.Date(1000, 1, 1, 0, 0, 0, 0, time.UTC))},
 	}})
-	if err == nil || !strings.Contains(err.Error(), "1000-01-01T00:00:00Z is over; must be in the future") {
+	if err == nil || !strings.Contains(err.Error(), "1000-01-01T00:00:00Z has passed; must be in the future") {
 		t.Errorf("%v", err)
 	}
 }

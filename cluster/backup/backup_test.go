@@ -194,7 +194,7 @@ func TestForeign(t *testing.T) {
 		"the last group is missing":  {cut(good, 7, 10), "got the manifest, want group range-001"},
 		"a group twice":              {append(append([][]byte{}, good[:7]...), good[4:]...), `got group "range-000", want "range-001"`},
 		"a group too many":           {append(append([][]byte{}, good[:10]...), good[7:]...), "got the beginning of a group, want the manifest"},
-		"pieces of others":           {swapped(good, 2, 5), "written were"},
+		"pieces of others":           {swapped(good, 2, 5), "; must be"},
 		"a piece is missing":         {cut(good, 2, 3), "the snapshot has 0 bytes"},
 		"the end is missing":         {cut(good, 3, 4), "in meta: got the beginning of a group, want a piece"},
 		"no manifest":                {cut(good, 10, 11), "got the seal, want the manifest"},

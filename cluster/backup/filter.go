@@ -65,7 +65,7 @@ func withoutMembers(write func(io.Writer) error) func(io.Writer) error {
 // nothingLeft returns an error unless the input has ended.
 func nothingLeft(in *bufio.Reader) error {
 	if _, err := in.ReadByte(); !errors.Is(err, io.EOF) {
-		return errors.New("something follows its end")
+		return errors.New("there is data after its end")
 	}
 	return nil
 }

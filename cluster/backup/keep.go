@@ -264,7 +264,7 @@ func (s *Service) ledSince(ctx context.Context, g *raftgroup.Group, id string, g
 		return nil, nil, raftgroup.ErrNotLeader
 	}
 	if group != raftgroup.MetaGroup && !s.cfg.Accounts.Holding(raftgroup.RangeOf(group), id) {
-		return nil, nil, fmt.Errorf("was not asked for %v: transactions wait no longer", holdLimit)
+		return nil, nil, fmt.Errorf("no request for %v: transactions have resumed", holdLimit)
 	}
 	return k, b, nil
 }

@@ -41,7 +41,7 @@ func NewReader(r io.Reader) (*Reader, error) {
 		return nil, fmt.Errorf("read backup: %w", err)
 	}
 	if string(magic[:n]) != Magic {
-		return nil, b.bad("begins with %q, not with %q: this is no backup of quorate", magic[:n], Magic)
+		return nil, b.bad("begins with %q, not with %q: this is not a Quorate backup", magic[:n], Magic)
 	}
 	b.all.Write(magic)
 	b.read = int64(n)
@@ -158,7 +158,7 @@ func (b *Reader) more() error {
 	}
 	g.SHA256 = hex.EncodeToString(b.group.Sum(nil))
 	if end != (ending{g.Size, g.SHA256}) {
-		return b.bad("the snapshot has %d bytes and the sum %s; written were %d and %s", g.Size, g.SHA256, end.Size, end.SHA256)
+		return b.bad("the snapshot has %d bytes and the checksum %s; must be %d and %s", g.Size, g.SHA256, end.Size, end.SHA256)
 	}
 	b.group = nil
 	return nil
@@ -171,7 +171,7 @@ func (b *Reader) end() error {
 		return err
 	}
 	if m.Head != b.manifest.Head || !slices.Equal(m.Groups, b.manifest.Groups) {
-		return b.bad("the manifest says otherwise than what was read: parts of several backups were put together")
+		return b.bad("the manifest does not match the content: the file contains parts of several backups")
 	}
 	sum := b.all.Sum(nil)
 	switch kind, err := b.block(); {
@@ -185,7 +185,7 @@ func (b *Reader) end() error {
 	b.offset = b.read
 	switch _, err := b.r.ReadByte(); {
 	case err == nil:
-		return b.bad("something follows the seal: the file was appended to")
+		return b.bad("there is data after the seal: something was appended to the file")
 	case !errors.Is(err, io.EOF):
 		return fmt.Errorf("read backup: %w", err)
 	}
@@ -257,7 +257,7 @@ func (b *Reader) json(v any, strict bool) error {
 	}
 	err := d.Decode(v)
 	if err == nil && d.InputOffset() != int64(len(b.content)) {
-		err = errors.New("something follows it")
+		err = errors.New("there is data after it")
 	}
 	if err != nil {
 		return b.bad("a description that cannot be read: %v", err)

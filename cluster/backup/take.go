@@ -120,7 +120,7 @@ func (c *collector) cut(ctx context.Context) error {
 		c.drop()
 		select {
 		case <-ctx.Done():
-			return &quota.NoLeaderError{Reason: fmt.Sprintf("no moment was found at which all groups could be copied: %v", err)}
+			return &quota.NoLeaderError{Reason: fmt.Sprintf("the groups could not be copied at one moment: %v", err)}
 		case <-time.After(cutPause):
 		}
 	}

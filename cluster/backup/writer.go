@@ -85,7 +85,7 @@ func (b *Writer) flush() {
 // End ends the current group.
 func (b *Writer) End() error {
 	if b.err == nil && b.group == nil {
-		b.err = errors.New("backup: the end of no group")
+		b.err = errors.New("backup: no group to end")
 	}
 	if b.err == nil {
 		b.flush()

@@ -179,10 +179,10 @@ func (r *metaReader) check(end *raftlogv1.MetaEnd) error {
 	versions, configs := len(r.past.list), len(r.policies.configs)
 	switch {
 	case end.GetVersions() != uint64(versions) || end.GetOverrides() != uint64(r.table.count) || end.GetPolicies() != uint64(configs):
-		return fmt.Errorf("it has %d versions, %d overrides and %d policy configs; written were %d, %d and %d",
+		return fmt.Errorf("it has %d versions, %d overrides and %d policy configs; must be %d, %d and %d",
 			versions, r.table.count, configs, end.GetVersions(), end.GetOverrides(), end.GetPolicies())
 	case r.past.newest().info.Number != r.head.LimitsVersion:
-		return fmt.Errorf("its newest version is %d; the active one was %d", r.past.newest().info.Number, r.head.LimitsVersion)
+		return fmt.Errorf("its newest version is %d; must be the active one, %d", r.past.newest().info.Number, r.head.LimitsVersion)
 	}
 	return nil
 }

@@ -94,7 +94,7 @@ func padded(b []byte) string {
 func (h *header) mine(cluster string, node quota.NodeID) error {
 	switch {
 	case h.magic != magic:
-		return fmt.Errorf("is no journal: begins with %#x, not %#x", h.magic, uint64(magic))
+		return fmt.Errorf("is not a journal: begins with %#x, not %#x", h.magic, uint64(magic))
 	case h.version != version:
 		return fmt.Errorf("has version %d; this node reads %d", h.version, version)
 	case h.check != h.sum():
@@ -151,7 +151,7 @@ func decode(data []byte, cluster string, node quota.NodeID) (content, error) {
 		}
 		e, err := s.read()
 		if first, twice := seen[e.Opening]; err == nil && twice {
-			err = fmt.Errorf("says what slot %d says: %v", first, e.Key)
+			err = fmt.Errorf("duplicates slot %d: %v", first, e.Key)
 		}
 		if err == nil {
 			seen[e.Opening] = i

@@ -283,14 +283,14 @@ func TestDamage(t *testing.T) {
 	}{
 		{"empty", func([]byte) []byte { return nil }, "is truncated: 0 bytes", nil},
 		{"half a header", func(b []byte) []byte { return b[:100] }, "is truncated: 100 bytes", nil},
-		{"no journal", func(b []byte) []byte { b[0]++; return b }, "is no journal", nil},
+		{"no journal", func(b []byte) []byte { b[0]++; return b }, "is not a journal", nil},
 		{"another version", func(b []byte) []byte { b[8] = 9; return b }, "has version 9; this node reads 1", nil},
 		{"a damaged name", func(b []byte) []byte { b[40]++; return b }, "its header is damaged", nil},
 		{"a slot cut off", func(b []byte) []byte { return b[:slotAt(4)+100] }, "must be 1052672", []int{0, 1, 2, 3}},
 		{"damaged keys", func(b []byte) []byte { b[slotAt(2)+146]++; b[slotAt(5)+24]++; return b }, "slot 2, at byte 5120: the check of its key", []int{0, 1, 3, 4, 6, 7, 8, 9}},
 		{"damaged counts", func(b []byte) []byte { b[slotAt(2)+33]++; b[slotAt(2)+89]++; return b }, "slot 2, at byte 5120: the checks of its counts", []int{0, 1, 3, 4, 5, 6, 7, 8, 9}},
 		{"impossible lengths", func(b []byte) []byte { b[slotAt(1)+25] = 200; return b }, "at most 368", []int{0, 2, 3, 4, 5, 6, 7, 8, 9}},
-		{"a slot twice", func(b []byte) []byte { copy(b[slotAt(1):slotAt(2)], b[slotAt(0):]); return b }, "says what slot 0 says: api/daily/key0", []int{0, 2, 3, 4, 5, 6, 7, 8, 9}},
+		{"a slot twice", func(b []byte) []byte { copy(b[slotAt(1):slotAt(2)], b[slotAt(0):]); return b }, "duplicates slot 0: api/daily/key0", []int{0, 2, 3, 4, 5, 6, 7, 8, 9}},
 		{"all", func(b []byte) []byte {
 			for i := range 10 {
 				b[slotAt(i)]++

@@ -112,7 +112,7 @@ func (t *Table) add(next *raftlogv1.Membership, add *raftlogv1.AddMember, at int
 		}
 	}
 	if len(next.Members) >= MaxMembers {
-		return refuse(Full, "the cluster has %d members, which is the most", MaxMembers)
+		return refuse(Full, "the cluster already has %d members, the maximum", MaxMembers)
 	}
 	if id := add.GetToken(); id != "" {
 		if err := t.useToken(next, id, at); err != nil {
@@ -149,9 +149,9 @@ func addToken(next *raftlogv1.Membership, token *raftlogv1.StoredJoinToken, at i
 	}
 	switch {
 	case slices.ContainsFunc(next.Tokens, func(o *raftlogv1.StoredJoinToken) bool { return o.Id == token.Id }):
-		return refuse(Exists, "join token %s: there is one of that id", token.Id)
+		return refuse(Exists, "join token %s: already exists", token.Id)
 	case len(next.Tokens) >= MaxTokens:
-		return refuse(Full, "there are %d join tokens, which is the most; revoke some", MaxTokens)
+		return refuse(Full, "the cluster already has %d join tokens, the maximum; revoke some", MaxTokens)
 	}
 	next.Tokens = append(next.Tokens, proto.CloneOf(token))
 	slices.SortFunc(next.Tokens, func(a, b *raftlogv1.StoredJoinToken) int { return strings.Compare(a.Id, b.Id) })

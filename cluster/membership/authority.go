@@ -122,7 +122,7 @@ func (s *Service) rotateAuthority(ctx context.Context, _ *caller, r *quoratev1.R
 		case r.GetAsk():
 			return nil, nil
 		case r.GetFinish() && phase != "finishing":
-			return nil, refuse(Forbidden, "finish: the rotation is not so far: %s %s", phase, waits)
+			return nil, refuse(Forbidden, "finish: the rotation cannot end yet: %s %s", phase, waits)
 		case r.GetFinish():
 			return putAuthority(&raftlogv1.StoredAuthority{Certificate: a.Certificate, Key: a.Key}), nil
 		case phase == "trusted":

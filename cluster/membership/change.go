@@ -197,7 +197,7 @@ func (s *Service) carryOutChange(ctx context.Context, c *caller, req proto.Messa
 	}
 	m, ok := s.changes[methodOf(req)]
 	if !ok {
-		return nil, refuse(Invalid, "request %s: is no change of the cluster", req.ProtoReflect().Descriptor().Name())
+		return nil, refuse(Invalid, "request %s: does not change the cluster", req.ProtoReflect().Descriptor().Name())
 	}
 	return m.carryOut(ctx, c, req)
 }

@@ -60,7 +60,7 @@ func checkPlacement(in *raftlogv1.Membership, p *raftlogv1.StoredPlacement) erro
 			return refuse(Invalid, "group %d: duplicate node %q", p.Group, clip(id))
 		}
 		if !hasMember(in, id) {
-			return refuse(Invalid, "group %d: node %q is no member", p.Group, clip(id))
+			return refuse(Invalid, "group %d: node %q is not a member", p.Group, clip(id))
 		}
 	}
 	return nil

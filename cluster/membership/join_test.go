@@ -68,7 +68,7 @@ func TestTokensFull(t *testing.T) {
 	fresh := token("fresh", 1)
 	fresh.ExpiresUnixNanos = now + 500
 	_, err := try(t, table, newToken(fresh), now+99)
-	checkRefusal(t, err, Full, "there are 1000 join tokens, which is the most; revoke some")
+	checkRefusal(t, err, Full, "the cluster already has 1000 join tokens, the maximum; revoke some")
 	if table, err = try(t, table, newToken(fresh), now+100); err != nil || len(table.Tokens()) != 1 || table.Token("fresh") == nil {
 		t.Errorf("after all have expired: %v, %v", table.Tokens(), err)
 	}
@@ -81,7 +81,7 @@ func TestMembersFull(t *testing.T) {
 	}
 	table := after(t, New(nil), seed(list...), newToken(token("t", 1)))
 	_, err := try(t, table, add(joins("x"), "t"), now)
-	checkRefusal(t, err, Full, "the cluster has 256 members, which is the most")
+	checkRefusal(t, err, Full, "the cluster already has 256 members, the maximum")
 	table = after(t, table, dropMember("n7"), add(joins("x"), "t"))
 	if len(table.IDs()) != MaxMembers || table.Member("n7") != nil || table.Token("t") != nil {
 		t.Errorf("%d members, token %v", len(table.IDs()), table.Token("t"))

@@ -217,7 +217,7 @@ func TestRefusals(t *testing.T) {
 		"no voters":       {placed(placement(1)), Invalid, "group 1: no voters"},
 		"no placement":    {placed(nil), Invalid, "group 0: no voters"},
 		"group":           {placed(placement(257, "n1")), Invalid, "group 257: must be 0 to 256"},
-		"strange voter":   {placed(placement(1, "n1"), placement(2, "n4")), Invalid, `group 2: node "n4" is no member`},
+		"strange voter":   {placed(placement(1, "n1"), placement(2, "n4")), Invalid, `group 2: node "n4" is not a member`},
 		"voter twice":     {placed(placement(1, "n1", "n1")), Invalid, `group 1: duplicate node "n1"`},
 		"removed voter":   {placed(&raftlogv1.StoredPlacement{Voters: []string{"n1"}, Removed: []string{"n1"}}), Invalid, `group 0: duplicate node "n1"`},
 		"same level":      {raise(1), Invalid, "feature level 1: the cluster has 1 already"},
@@ -225,7 +225,7 @@ func TestRefusals(t *testing.T) {
 		"empty token":     {newToken(nil), Invalid, "join token: id, hash and uses must be set"},
 		"token hash":      {newToken(late), Invalid, "join token: id, hash and uses must be set"},
 		"token uses":      {newToken(token("none", 0)), Invalid, "join token: id, hash and uses must be set"},
-		"token twice":     {newToken(token("two", 1)), Exists, "join token two: there is one of that id"},
+		"token twice":     {newToken(token("two", 1)), Exists, "join token two: already exists"},
 		"token maker":     {newToken(long), Invalid, "join token: maker of 1025 bytes; must be at most 1024"},
 		"no token":        {dropToken("three"), Missing, `unknown join token "three"`},
 	} {
@@ -262,7 +262,7 @@ func TestSeedRefusals(t *testing.T) {
 		"many":      {seed(many...), Invalid, "members: 257; must be 1 to 256"},
 		"nonsense":  {seed(stored("n1"), &raftlogv1.StoredMember{Id: "n2"}), Invalid, `peer address "": must be host:port that other nodes reach`},
 		"twice":     {seed(stored("n1"), stored("n2"), stored("n1")), Invalid, `node "n1": is a duplicate`},
-		"placement": {strange, Invalid, `group 0: node "n2" is no member`},
+		"placement": {strange, Invalid, `group 0: node "n2" is not a member`},
 		"token":     {used, Invalid, "join token: id, hash and uses must be set"},
 	} {
 		t.Run(name, func(t *testing.T) {

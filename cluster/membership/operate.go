@@ -213,7 +213,7 @@ func (s *Service) enough(t *Table, changed *Member) error {
 func (s *Service) transferLeadership(ctx context.Context, _ *caller, r *quoratev1.TransferLeadershipRequest) (*quoratev1.TransferLeadershipResponse, error) {
 	v := s.View()
 	if len(r.GetRanges()) == 0 && r.GetFrom() == "" {
-		return nil, refuse(Invalid, "ranges, from: give ranges, or the node whose ranges go")
+		return nil, refuse(Invalid, "ranges, from: give ranges, or the node to transfer them from")
 	}
 	for name, id := range map[string]string{"from": r.GetFrom(), "to": r.GetTo()} {
 		if id != "" && v.Nodes[quota.NodeID(id)] == "" {
@@ -262,7 +262,7 @@ func (s *Service) moveLeader(ctx context.Context, v *View, r quota.RangeID, to q
 	case from == to:
 		return nil
 	case to != "" && !slices.Contains(v.Ranges[r].Voters, to):
-		return fmt.Errorf("%s is not one of its voters, which are %v", to, v.Ranges[r].Voters)
+		return fmt.Errorf("%s is not one of its voters, %v", to, v.Ranges[r].Voters)
 	}
 	candidates := []quota.NodeID{to}
 	if to == "" {

@@ -181,7 +181,7 @@ func (s *Service) AddCalls(t peercall.Table) {
 		return &peerv1.CallStepResult{}, s.carryOut(ctx, c.GetGroup(), shard.Action(c.GetAction()), quota.NodeID(c.GetNode()))
 	})
 	peercall.Handle(t, peercall.Limit, func(context.Context, quota.NodeID, *peerv1.CallGone) (*peerv1.CallGoneResult, error) {
-		s.leave("its replicas are with others: it has left") // the answer is sent before the node stops
+		s.leave("other nodes have taken over its replicas: it has left") // the answer is sent before the node stops
 		return &peerv1.CallGoneResult{}, nil
 	})
 }

@@ -91,7 +91,7 @@ func (s *Service) actual(ctx context.Context, t *Table, g uint32) (shard.Actual,
 		res = c.GetGroupResult()
 	}
 	if !res.GetLeads() {
-		return is, fmt.Errorf("%s does not lead the group any more", is.Leader)
+		return is, fmt.Errorf("%s no longer leads the group", is.Leader)
 	}
 	is.Voters, is.Nonvoters = names(res.GetVoters()), names(res.GetNonvoters())
 	for _, id := range res.GetReady() {

@@ -120,7 +120,7 @@ func (g *Group) Promote(ctx context.Context, id quota.NodeID) error {
 			return nil
 		}
 		if !c.has(id) {
-			return fmt.Errorf("%w: %s is no member of group %s; add it first", ErrNotReady, id, g.name)
+			return fmt.Errorf("%w: %s is not a member of group %s; add it first", ErrNotReady, id, g.name)
 		}
 		if err := g.upToDate(ctx, c.instance, id, voteLag, g.host.cfg.Timing.Heartbeat); err != nil {
 			return err

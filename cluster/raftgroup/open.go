@@ -90,7 +90,7 @@ func (g *Group) openFiles() (err error) {
 		return err
 	}
 	if g.store.Term() == 0 && g.snaps.any() {
-		return damaged(logPath(g.host.cfg.Dir), errors.New("it holds nothing of the group, which has snapshots"))
+		return damaged(logPath(g.host.cfg.Dir), errors.New("it has no data of the group, but the group has snapshots"))
 	}
 	if g.opts.Join || g.opts.Voters[0] != g.host.cfg.Self || g.founded() {
 		return nil

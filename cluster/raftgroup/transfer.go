@@ -88,7 +88,7 @@ func (g *Group) TransferTo(ctx context.Context, id quota.NodeID) error {
 func (g *Group) ready(ctx context.Context, i *instance, id quota.NodeID) error {
 	cfg := &g.host.cfg
 	if id == cfg.Self || !g.isVoter(id) {
-		return fmt.Errorf("%w: %s is no other voter of group %s", ErrNotReady, id, g.name)
+		return fmt.Errorf("%w: %s is not another voter of group %s", ErrNotReady, id, g.name)
 	}
 	return g.upToDate(ctx, i, id, maxLag, cfg.Timing.Heartbeat/2)
 }

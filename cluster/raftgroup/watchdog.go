@@ -31,7 +31,7 @@ func (w *watchdog) note(g *Group, i *instance, err error) {
 	}
 	if now.Sub(w.since) > 2*g.host.cfg.Timing.Election {
 		w.since = time.Time{}
-		g.log.Error("a transfer of leadership never ends; restarting this replica")
+		g.log.Error("a transfer of leadership does not end; restarting this replica")
 		g.host.spawn(func() { g.replace(i, func() error { return nil }) })
 	}
 }

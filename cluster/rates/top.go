@@ -30,7 +30,7 @@ func (s *Reader) TopRates(ctx context.Context, req *quoratev1.TopRatesRequest) (
 	if req.PageToken != "" {
 		after, err := base64.RawURLEncoding.DecodeString(req.PageToken)
 		if err != nil || proto.Unmarshal(after, &quoratev1.KeyRate{}) != nil {
-			return nil, status.Error(codes.InvalidArgument, "page_token: is not what an answer's next_page_token was")
+			return nil, status.Error(codes.InvalidArgument, "page_token: must be the next_page_token of an earlier answer")
 		}
 		ask.After = after
 	}

@@ -182,7 +182,7 @@ func (s *Recorder) fetchStored(ctx context.Context, of BackfillSource, h history
 		}
 		rows := archive.Rows{Range: of.Range, Start: history.Second(m.Start), Cover: m.Cover}
 		if rows.Start < h.From || rows.Start >= h.End {
-			return nil, 0, fmt.Errorf("%w: second %d; asked were %d to %d", errCopied, m.Start, h.From, h.End)
+			return nil, 0, fmt.Errorf("%w: second %d; must be %d to %d", errCopied, m.Start, h.From, h.End)
 		}
 		for _, x := range m.Rows {
 			rows.Of = append(rows.Of, archive.Row{Limit: quota.LimitName{Namespace: x.Namespace, Limit: x.Limit}, Data: x.Data})
@@ -190,7 +190,7 @@ func (s *Recorder) fetchStored(ctx context.Context, of BackfillSource, h history
 		out = append(out, rows)
 	}
 	if sum != res.GetRowsCrc() {
-		return nil, 0, fmt.Errorf("%w: its sum is %08x, said is %08x", errCopied, sum, res.GetRowsCrc())
+		return nil, 0, fmt.Errorf("%w: its checksum is %08x; must be %08x", errCopied, sum, res.GetRowsCrc())
 	}
 	return out, history.Second(res.GetNext()), nil
 }

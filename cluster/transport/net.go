@@ -139,7 +139,7 @@ func (n *Net) connTo(to quota.NodeID, lane peerv1.Lane) (*conn, error) {
 	}
 	l := p.link(lane)
 	if l == nil {
-		return nil, fmt.Errorf("transport: no frames travel on lane %v", lane)
+		return nil, fmt.Errorf("transport: lane %v carries no frames", lane)
 	}
 	c := l.conn.Load()
 	if c == nil {

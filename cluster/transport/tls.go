@@ -60,7 +60,7 @@ func (t *TLS) fault(err error) error {
 	case t.Explain != nil:
 		err = t.Explain(err)
 	case errors.As(err, &record):
-		err = fmt.Errorf("the other side speaks without it: %w", err)
+		err = fmt.Errorf("the other side does not use TLS: %w", err)
 	}
 	return &tlsError{err, false}
 }

@@ -163,7 +163,7 @@ func TestTLSRefusals(t *testing.T) {
 		"accepts anybody":    {shows(goodA), trusts(nil), "", "neither ClientCAs nor"},
 		"has only TLS 1.2":   {old(shows(goodA)), shows(goodB), "", ""}, // strict raises it to TLS 1.3
 		"no configuration":   {&TLS{Server: none, Client: noneFor, NodeID: shows(goodA).NodeID}, shows(goodB), "no configuration", ""},
-		"plain dials TLS":    {nil, shows(goodB), "", "TLS: the other side speaks without it"},
+		"plain dials TLS":    {nil, shows(goodB), "", "TLS: the other side does not use TLS"},
 		"TLS dials plain":    {shows(goodA), nil, "TLS: ", "the other side uses TLS, and this node does not"},
 		"several ids, right": {anyOf(shows(goodA), "a", "b"), anyOf(shows(goodB), "a", "b"), "", ""},
 		"several ids, wrong": {shows(goodA), anyOf(shows(goodB), "b", "c"), `certificate: is not of that node; the hello says "a"`, `certificate: is not of that node; the hello says "a"`},

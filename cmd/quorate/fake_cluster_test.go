@@ -170,7 +170,7 @@ func (f *fakeMembers) rotate(r *quoratev1.RotateAuthorityRequest) (*quoratev1.Ro
 	res := &quoratev1.RotateAuthorityResponse{Phase: "steady", Fingerprint: strings.Repeat("ab", 32)}
 	switch {
 	case r.Finish && f.rotation != "finishing":
-		return nil, &membership.Error{Kind: membership.Forbidden, Text: "finish: the rotation is not so far: steady"}
+		return nil, &membership.Error{Kind: membership.Forbidden, Text: "finish: the rotation cannot end yet: steady"}
 	case r.Finish:
 		f.rotation = ""
 	case !r.Ask:

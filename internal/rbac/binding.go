@@ -170,7 +170,7 @@ func CheckIdentity(field, id string) error {
 	case !utf8.ValidString(id) || strings.ContainsFunc(id, control):
 		return fmt.Errorf("%s: %q; must be UTF-8 without control characters", field, id)
 	case id != Anybody && !strings.Contains(id, ":"):
-		return fmt.Errorf("%s: %q; must be KIND:NAME, such as client:ci, token:ci, user:ann@example.org, group:sre, or * for anybody", field, id)
+		return fmt.Errorf("%s: %q; must be KIND:NAME, such as client:ci, token:ci, user:ann@example.org, group:sre, or * for anyone", field, id)
 	}
 	return nil
 }

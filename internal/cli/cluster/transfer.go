@@ -35,7 +35,7 @@ them, drain it. Exit code 1 means that some could not be transferred.`,
 				req.Ranges = append(req.Ranges, uint32(min(r, 1<<31)))
 			}
 			if req.From == "" && len(ranges) == 0 {
-				return exit.Usagef("transfer: give --from, node whose leaderships to transfer, or --range")
+				return exit.Usagef("transfer: give --from, the node whose leaderships to transfer, or --range")
 			}
 			res, err := CallCluster(cmd.Context(), &t, who, quoratev1.ClusterServiceClient.TransferLeadership, &req)
 			if err != nil {

@@ -175,7 +175,7 @@ func (a *overrideApply) parts(f io.Reader, use func([]quota.Override) error) err
 			}
 			p.begin = line
 		case indent >= 0 && !item && !blank && in <= indent:
-			return fmt.Errorf("%s:%d: something follows the list of overrides; in a file of this size they come last", a.source, line)
+			return fmt.Errorf("%s:%d: unexpected text after the list of overrides; in a file of this size the list must come last", a.source, line)
 		}
 		switch {
 		case indent < 0:

@@ -95,7 +95,7 @@ func TestOverridePartsFaults(t *testing.T) {
 				return line + "version: 1\n"
 			}
 			return line
-		}, fmt.Sprintf("big.yaml:%d: something follows the list", 4+20_345*5+1)},
+		}, fmt.Sprintf("big.yaml:%d: unexpected text after the list", 4+20_345*5+1)},
 		"long line": {func(i int, line string) string {
 			if i == 3 {
 				return strings.Replace(line, "#", "#"+strings.Repeat("y", config.MaxFileBytes/4), 1)

@@ -130,7 +130,7 @@ identity in the same scope.`,
 			if err != nil {
 				return err
 			}
-			return output.Printf(cmd, res, "%s: %s taken away %s", phrase.Show(args[0]), what, inScope(scope))
+			return output.Printf(cmd, res, "%s: %s removed %s", phrase.Show(args[0]), what, inScope(scope))
 		},
 	}
 	t.AddFlags(cmd)
@@ -231,7 +231,7 @@ authentication is off, every caller has all permissions, and the output says so.
 				case !res.Authentication:
 					fmt.Fprintln(p, "authentication is off: every caller has all permissions")
 				case len(res.Bindings) == 0:
-					fmt.Fprintln(p, "nothing is bound to you")
+					fmt.Fprintln(p, "no role or permission is bound to you")
 				default:
 					p.Table(bindingsTable(res.Bindings))
 				}

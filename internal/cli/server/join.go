@@ -170,7 +170,7 @@ func (j *joiner) logOnce(addr string, err error) {
 		j.logged = map[string]string{}
 	}
 	j.logged[addr] = text
-	j.log.Log(context.Background(), level, "not joined yet; tries again", "through", addr, "err", text)
+	j.log.Log(context.Background(), level, "not joined yet; retrying", "through", addr, "err", text)
 }
 
 // joinFault describes why a member did not answer. If the address is no gRPC port, it names the

@@ -79,7 +79,7 @@ func (o *initOptions) restore(file string, stdout, stderr io.Writer) error {
 	if err := o.report(stdout, &s); err != nil || o.plain {
 		return err
 	}
-	_, err = fmt.Fprintf(stdout, "\nThe authority is a new one. Clients need its %s, and with it existing bearer tokens remain valid; issue new certificates (quorate cert issue).\n",
+	_, err = fmt.Fprintf(stdout, "\nThe CA is new. Clients need its %s; with it, existing bearer tokens remain valid. Issue new certificates with \"quorate cert issue\".\n",
 		filepath.Join(o.data, adminDir, "ca.crt"))
 	return err
 }
