@@ -3,8 +3,11 @@ package main
 import (
 	"bytes"
 	"fmt"
+	"io/fs"
 	"os"
+	"path"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -139,19 +142,13 @@ func checkExample(t *testing.T, path, line string) {
 	if !ok || strings.Contains(line, "curl") {
 		return
 	}
-	words := shellWords(rest)
-	root := cli.New()
-	cmd, args, err := root.Find(words)
-	if err != nil {
+	cmd, err := parseCommand(rest)
+	switch {
+	case err != nil:
 		t.Errorf("%s: %s: %v", path, line, err)
 		return
-	}
-	if cmd.CommandPath() != path && !strings.Contains(line, "|") {
+	case cmd.CommandPath() != path && !strings.Contains(line, "|"):
 		t.Errorf("%s: the example is one of %s", path, cmd.CommandPath())
-	}
-	if err := cmd.ParseFlags(args); err != nil {
-		t.Errorf("%s: %s: %v", path, line, err)
-		return
 	}
 	if err := cmd.ValidateArgs(cmd.Flags().Args()); err != nil {
 		t.Errorf("%s: %s: %v", path, line, err)
@@ -161,26 +158,125 @@ func checkExample(t *testing.T, path, line string) {
 	}
 }
 
-// shellWords splits a command line up to a pipe, a redirection or a semicolon.
+// parseCommand returns the command of a line that follows the name of the program, with its flags parsed.
+func parseCommand(line string) (*cobra.Command, error) {
+	root := cli.New()
+	root.InitDefaultHelpCmd()
+	root.InitDefaultCompletionCmd()
+	cmd, args, err := root.Find(shellWords(line))
+	if err != nil {
+		return nil, err
+	}
+	if err := cmd.ParseFlags(args); err != nil {
+		return nil, err
+	}
+	if rest := cmd.Flags().Args(); len(rest) > 0 && cmd.HasSubCommands() && cmd.Example == "" {
+		return nil, fmt.Errorf("%s has no command %s", cmd.CommandPath(), rest[0])
+	}
+	return cmd, nil
+}
+
+var (
+	fence = regexp.MustCompile("(?ms)^```(\\w*)\n(.*?)\n```$")
+	// inCode matches code in a sentence that begins with the program.
+	inCode = regexp.MustCompile("`(?:go run \\./cmd/)?quorate ([a-z][^`]*)`")
+	// inShell matches the program where a shell expects a command.
+	inShell = regexp.MustCompile(`(?:^|[;&|(]\s*|\b(?:until|while|if|do|then)\s+|\b[A-Z_]+=\S*\s+)(?:go run \./cmd/)?quorate ([a-z].*)`)
+	// placeholder matches a word that the reader replaces.
+	placeholder = regexp.MustCompile(`\b[A-Z]{3,}\b`)
+)
+
+// TestPages checks that commands in the pages exist, and accept the flags and arguments that the pages show.
+// Excluded are pages that a test writes, the page of mistakes, and records of what was once decided or changed.
+func TestPages(t *testing.T) {
+	root := os.DirFS("../..")
+	blocks, sentences := 0, 0
+	err := fs.WalkDir(root, ".", func(name string, d fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case d.IsDir() && (strings.HasPrefix(d.Name(), ".") && name != "." || d.Name() == "testdata" || name == "docs/reference/cli" || name == "docs/rfcs"):
+			return fs.SkipDir
+		case path.Ext(name) != ".md" || name == "docs/reference/mistakes.md" || name == "CHANGELOG.md":
+			return nil
+		}
+		data, err := fs.ReadFile(root, name)
+		if err != nil {
+			return err
+		}
+		for _, b := range fence.FindAllStringSubmatch(string(data), -1) {
+			for _, line := range commandLines(b[1], b[2]) {
+				for _, m := range inShell.FindAllStringSubmatch(line, -1) {
+					blocks++
+					cmd, err := parseCommand(m[1])
+					if err == nil {
+						err = cmd.ValidateArgs(cmd.Flags().Args())
+					}
+					if err != nil {
+						t.Errorf("%s: %s: %v", name, line, err)
+					}
+				}
+			}
+		}
+		for _, m := range inCode.FindAllStringSubmatch(fence.ReplaceAllString(string(data), ""), -1) {
+			sentences++
+			line := strings.NewReplacer("\n", " ", "[", "", "]", "").Replace(m[1])
+			// A sentence may leave arguments out.
+			if _, err := parseCommand(placeholder.ReplaceAllString(line, "1")); err != nil && !strings.Contains(err.Error(), "needs an argument") {
+				t.Errorf("%s: %s: %v", name, m[0], err)
+			}
+		}
+		return nil
+	})
+	if err != nil || blocks < 100 || sentences < 150 {
+		t.Errorf("%d commands in blocks, %d in sentences: there are more; %v", blocks, sentences, err)
+	}
+	t.Logf("%d commands in blocks, %d in sentences", blocks, sentences)
+	for _, wrong := range []string{"limit get", "limits shows", "limits get --no-such-flag", "status --no-such-flag"} {
+		if _, err := parseCommand(wrong); err == nil {
+			t.Errorf("%s was accepted", wrong)
+		}
+	}
+}
+
+// commandLines returns the commands of a block: in a console they have a prompt, "> " continues one,
+// and a backslash any.
+func commandLines(language, block string) (lines []string) {
+	for line := range strings.SplitSeq(strings.ReplaceAll(block, "\\\n", ""), "\n") {
+		prompt, rest, ok := strings.Cut(line, " ")
+		switch {
+		case ok && (prompt == "$" || prompt == "#"):
+			lines = append(lines, rest)
+		case ok && prompt == ">" && len(lines) > 0:
+			lines[len(lines)-1] += " " + rest
+		case language == "sh" || strings.HasPrefix(line, "quorate "):
+			lines = append(lines, line)
+		}
+	}
+	return lines
+}
+
+// shellWords splits a command line up to a comment, a pipe, a redirection or whatever else ends the command.
 func shellWords(s string) []string {
 	var words []string
 	var word strings.Builder
-	quoted, any := false, false
+	var quote rune // that is open
+	any := false
 	for _, r := range s + " " {
+		ends := strings.ContainsRune("|<>;&)", r) || r == '#' && !any
 		switch {
-		case r == '"':
-			quoted, any = !quoted, true
-		case !quoted && strings.ContainsRune("|<>;", r):
-			if any {
-				words = append(words, word.String())
-			}
-			return words
-		case !quoted && r == ' ':
-			if any { // a quoted word may be empty
+		case quote == 0 && (r == '"' || r == '\''):
+			quote, any = r, true
+		case r == quote:
+			quote = 0
+		case quote == 0 && (r == ' ' || ends):
+			if any && !(r == '>' && word.String() == "2") { // a quoted word may be empty
 				words = append(words, word.String())
 			}
 			word.Reset()
-			any = false
+			if any = false; ends {
+				return words
+			}
 		default:
 			word.WriteRune(r)
 			any = true
