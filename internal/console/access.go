@@ -108,13 +108,17 @@ func (v *accessView) Expired(t *quoratev1.BearerToken) bool {
 	return t.ExpiresAt != nil && t.ExpiresAt.Seconds <= v.Now
 }
 
-// caller returns the address of what an identity did, in the audit log. It is empty for those that call
-// nothing themselves: groups, and everybody.
+// caller returns the address of what an identity did, in the audit log; of a group, that of its roles,
+// because only its members make calls. It is empty for everybody.
 func caller(identity string) string {
-	if identity == "" || identity == "*" || strings.HasPrefix(identity, "group:") {
+	if identity == "" || identity == "*" {
 		return ""
 	}
-	to, _ := link("audit", "who", identity)
+	page := "audit"
+	if strings.HasPrefix(identity, "group:") { // a group makes no calls
+		page = "access"
+	}
+	to, _ := link(page, "who", identity)
 	return to
 }
 

@@ -96,7 +96,7 @@ func auditSentence(e *quoratev1.AuditEntry) string {
 	past := donePast[verb]
 	switch done := e.GetResult() == string(audit.OK); {
 	case done && strings.Contains(e.GetWhat(), "dry_run=true"):
-		return "made a dry run: " + strings.ToLower(verb) + " " + rest
+		return "would have " + past + " " + rest + " (dry run)"
 	case done && past != "":
 		return past + " " + rest
 	case done:

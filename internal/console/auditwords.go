@@ -109,7 +109,7 @@ var auditObjects = map[string]auditObject{
 	"SecurityService/DeleteBinding": {[]string{"role", "identity"}, func(f auditFields) string {
 		return "Revoke " + f.show("role") + " of " + f.show("identity") + ", " + where(f.show("scope"))
 	}},
-	"SecurityService/CreateToken":    {[]string{"name"}, func(f auditFields) string { return "Create a token of token:" + f.show("name") }},
+	"SecurityService/CreateToken":    {[]string{"name"}, func(f auditFields) string { return "Create a token for token:" + f.show("name") }},
 	"SecurityService/RevokeToken":    {[]string{"id"}, func(f auditFields) string { return "Revoke the token " + f.show("id") }},
 	"ClusterService/RevokeJoinToken": {[]string{"id"}, func(f auditFields) string { return "Revoke the join token " + f.show("id") }},
 	"ClusterService/Join":            {[]string{"node"}, func(f auditFields) string { return "Let node " + f.show("node") + " join" }},
@@ -146,6 +146,36 @@ var auditObjects = map[string]auditObject{
 	"LimitService/DeleteLimits": {[]string{"limits.namespace", "limits.limit"}, func(f auditFields) string {
 		return "Delete " + f.several("limits", "the limit "+f.show("limits.namespace")+"/"+f.show("limits.limit"), "limit")
 	}},
+	"AccountAdminService/ApplyOps": {[]string{"ops.account_id.app_id", "ops.account_id.resource_type"}, func(f auditFields) string {
+		one := "the account " + f.account("ops.account_id.")
+		if f["ops.delta"] != "" && f["ops.relative_to"] == "" {
+			one += " by " + f["ops.delta"]
+		}
+		return "Change " + f.several("ops", one, "account")
+	}},
+	"AccountAdminService/WritePolicies": {[]string{"app_id", "realm"}, func(f auditFields) string {
+		return "Load policies" + f.version("") + " of " + f.show("app_id") + "~" + f.show("realm")
+	}},
+	"AccountAdminService/PurgePolicies": {[]string{"id.app_id", "id.realm"}, func(f auditFields) string {
+		return "Remove policies" + f.version("id.") + " of " + f.show("id.app_id") + "~" + f.show("id.realm")
+	}},
+}
+
+// account names an account in one word, as the command line does.
+func (f auditFields) account(prefix string) string {
+	var parts []string
+	for _, name := range []string{"app_id", "realm", "identity", "namespace", "name", "resource_type"} {
+		parts = append(parts, f[prefix+name])
+	}
+	return phrase.Show(strings.Join(parts, "~"))
+}
+
+// version names the version of policies; without one it is a hash of them.
+func (f auditFields) version(prefix string) string {
+	if f[prefix+"version"] == "" {
+		return ""
+	}
+	return " " + f.show(prefix+"version")
 }
 
 // key names a key and its limit, which are in the message at prefix.

@@ -69,7 +69,7 @@ func TestAuditSentence(t *testing.T) {
 			t.Errorf("%s, %s: %q; want %q", tc.method, tc.result, got, tc.want)
 		}
 	}
-	if got := auditSentence(&quoratev1.AuditEntry{Method: "/quorate.v1.LimitService/ApplyLimits", Result: "ok", What: "comment=\"x\" dry_run=true"}); got != "made a dry run: change limits" {
+	if got := auditSentence(&quoratev1.AuditEntry{Method: "/quorate.v1.LimitService/ApplyLimits", Result: "ok", What: "comment=\"x\" dry_run=true"}); got != "would have changed limits (dry run)" {
 		t.Error(got)
 	}
 	for _, tc := range []struct{ call, what, want, rest string }{
@@ -79,7 +79,7 @@ func TestAuditSentence(t *testing.T) {
 		{"SecurityService/SetBinding", `binding={identity="group:on-call" role="operator" scope="*"}`, "granted operator to group:on-call, everywhere", ""},
 		{"SecurityService/SetBinding", `binding={identity="client:web" permissions=(2)["a", "b"]}`, "granted a role", `binding: {identity: "client:web", permissions: ["a", "b"]}`},
 		{"SecurityService/DeleteBinding", `identity="token:ci" role="planner" scope="namespace:web"`, "revoked planner of token:ci, in namespace:web", ""},
-		{"SecurityService/CreateToken", `name="ci" ttl=720h0m0s comment="a\" name=\"boss"`, "created a token of token:ci", `a" name="boss`},
+		{"SecurityService/CreateToken", `name="ci" ttl=720h0m0s comment="a\" name=\"boss"`, "created a token for token:ci", `a" name="boss`},
 		{"SecurityService/CreateToken", `ttl=720h0m0s comment=" name=\"boss\" "`, "created a token", `ttl: 720h0m0s, comment: " name=\"boss\" "`},
 		{"SecurityService/RevokeToken", `id="k1"`, "revoked the token k1", ""},
 		{"ClusterService/RevokeJoinToken", `id="k1"`, "revoked the join token k1", ""},
@@ -97,6 +97,13 @@ func TestAuditSentence(t *testing.T) {
 		{"LimitService/RollbackLimits", `version=7`, "rolled limits back to version 7", ""},
 		{"LimitService/DeleteLimits", `limits=(1)[{namespace="web" limit="login"}]`, "deleted the limit web/login", ""},
 		{"LimitService/DeleteLimits", `limits=(2)[{namespace="web" limit="login"}, {namespace="web" limit="b"}] comment="unused"`, "deleted 2 limits", "unused"},
+		{"AccountAdminService/ApplyOps", `request_id="r" ops=(1)[{account_id={app_id="shop" realm="project:web" namespace="ci" name="release" resource_type="slots"} policy_id={config={app_id="shop"}} delta=-2}]`,
+			"changed the account shop~project:web~~ci~release~slots by -2", ""},
+		{"AccountAdminService/ApplyOps", `ops=(1)[{account_id={app_id="a" realm="r" resource_type="t"} delta=5 relative_to=RELATIVE_TO_ZERO}]`, "changed the account a~r~~~~t", ""},
+		{"AccountAdminService/ApplyOps", `ops=(2)[{account_id={app_id="a" realm="r" resource_type="t"} delta=5}, ...]`, "changed 2 accounts", ""},
+		{"AccountAdminService/WritePolicies", `app_id="shop" realm="project:web" version="2026-11" config={policies=(2)[...]}`, "loaded policies 2026-11 of shop~project:web", ""},
+		{"AccountAdminService/WritePolicies", `app_id="shop" realm="project:web" config={policies=(2)[...]}`, "loaded policies of shop~project:web", ""},
+		{"AccountAdminService/PurgePolicies", `id={app_id="shop" realm="project:web" version="2026-11"}`, "removed policies 2026-11 of shop~project:web", ""},
 	} {
 		e := &quoratev1.AuditEntry{Method: "/quorate.v1." + tc.call, Result: "ok", What: tc.what}
 		if got := auditSentence(e); got != tc.want {

@@ -62,7 +62,7 @@ func TestLinks(t *testing.T) {
 	}
 	c := New(Deps{Conn: f})
 	for page, wants := range map[string][]string{
-		"access": {`<td><a href="/console/audit?who=user%3Aann">user:ann</a></td>`, `<a href="/console/audit?who=token%3Aboss">token:boss</a>`, `<a href="/console/audit?who=token%3Aci">token:ci</a>`, "<td>group:ops</td>", "<td>*</td>"},
+		"access": {`<td><a href="/console/audit?who=user%3Aann">user:ann</a></td>`, `<a href="/console/audit?who=token%3Aboss">token:boss</a>`, `<a href="/console/audit?who=token%3Aci">token:ci</a>`, `<td><a href="/console/access?who=group%3Aops">group:ops</a></td>`, "<td>*</td>"},
 		"nodes":  {`<td><a href="#node-n1">n1</a>, <a href="#node-n2">n2</a></td><td><a href="#node-n3">n3</a></td>`},
 	} {
 		_, body := get(c, "/console/"+page)
