@@ -33,8 +33,8 @@ func newAccountsGetCommand() *cobra.Command {
 		Long: `Print accounts: the balance when it was last changed, the projected balance with
 all refills up to now, when the next refill is due, and the policy. All values
 are of the same moment. Reading changes nothing. Exit code 5 means that one of
-them is unknown. "describe" is the same command; "quorate accounts history"
-prints the last changes.`,
+them is unknown. "describe" prints each value on its own line; "quorate accounts
+history" prints the last changes.`,
 		Example: `  quorate accounts get cv~project:infra~~~alice~builds
   quorate accounts get --app cv --realm project:infra --identity user:ann --namespace ci --name ann --type builds -o json
   quorate accounts get cv~project:infra~~~alice~builds cv~project:infra~~~bob~builds --stale`,

@@ -113,8 +113,8 @@ func newRangesGetCommand() *cobra.Command {
 		Short:   "List ranges",
 		Long: `List all ranges, or those with the given numbers: the leader and its term, the
 log entries by which the slowest voter lags, the voters, nodes that still have
-to drop the range, and the current step of a move. These are all details of a
-range, so "describe" is the same command.`,
+to drop the range, and the current step of a move. "describe" prints one of them
+on each line.`,
 		Example: `  quorate ranges list
   quorate ranges get 3 -o json`,
 		RunE: func(cmd *cobra.Command, args []string) error {

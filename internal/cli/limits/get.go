@@ -30,9 +30,9 @@ version. A NAME is a namespace or namespace/limit; without one all are printed.
 @default and @template stand for a namespace's default and template.
 
 Further tiers of a limit are on lines of their own. -o wide shows all settings
-that differ from the defaults, and "describe" is "get -o wide". -o yaml is a
-limit file; note that applying one replaces all limits, so apply what was
-printed without NAME.`,
+that differ from the defaults; "describe" prints the same, with one setting on
+each line. -o yaml is a limit file; note that applying one replaces all limits,
+so apply what was printed without NAME.`,
 		Example: `  quorate limits get
   quorate limits get web api/per_tenant -o wide
   quorate limits get -o yaml > limits.yaml

@@ -66,6 +66,10 @@ func (o *Output) ForPeople() bool { return o.Format != FormatJSON && o.Format !=
 func (o *Output) Printer(cmd *cobra.Command) Printer {
 	if o.printer == nil {
 		o.printer = NewPrinter(o.Format, o.Raw, cmd.OutOrStdout())
+		if p, ok := o.printer.(pagePrinter); ok && cmd.CalledAs() == "describe" {
+			p.describe = true
+			o.printer = p
+		}
 	}
 	return o.printer
 }

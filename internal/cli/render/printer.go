@@ -37,7 +37,7 @@ func NewPrinter(format string, raw bool, w io.Writer) Printer {
 	case FormatCSV:
 		return &csvPrinter{w: w, raw: raw}
 	}
-	return pagePrinter{w}
+	return pagePrinter{w: w}
 }
 
 // Page is an answer for people: text and tables, in order.
@@ -77,10 +77,20 @@ func (p *Page) Record(t *Table, line string, cells ...any) {
 }
 
 // WritePage writes a page for people.
-func WritePage(w io.Writer, page func(*Page)) error { return pagePrinter{w}.Print(nil, page) }
+func WritePage(w io.Writer, page func(*Page)) error { return pagePrinter{w: w}.Print(nil, page) }
 
-// pagePrinter prints whole pages.
-type pagePrinter struct{ w io.Writer }
+// pagePrinter prints whole pages. With describe, it prints the fields of each row one below the other.
+type pagePrinter struct {
+	w        io.Writer
+	describe bool
+}
+
+func (p pagePrinter) table(t *Table) error {
+	if p.describe {
+		return t.describe(p.w)
+	}
+	return t.Write(p.w)
+}
 
 // Print implements Printer.
 func (p pagePrinter) Print(_ any, page func(*Page)) error {
@@ -97,7 +107,7 @@ func (p pagePrinter) Print(_ any, page func(*Page)) error {
 		case part.or && len(part.table.rows) == 0:
 			_, err = io.WriteString(p.w, part.none)
 		default:
-			err = part.table.Write(p.w)
+			err = p.table(part.table)
 		}
 		if err != nil {
 			return err
@@ -324,7 +334,7 @@ func jsonEnd(fields string) string {
 
 func (p pagePrinter) add(l *List, _ []proto.Message) error {
 	defer l.table.next()
-	return l.table.Write(p.w)
+	return p.table(l.table)
 }
 
 func (pagePrinter) end(*List, string) error { return nil }

@@ -134,6 +134,30 @@ func (t *Table) Write(w io.Writer) error {
 	return err
 }
 
+// describe writes each row as its first cell and, below it, the other fields. A row
+// without a first cell continues the one before.
+func (t *Table) describe(w io.Writer) error {
+	var b strings.Builder
+	wide := 0
+	for i, title := range t.titles[1:] {
+		if !t.onlyCSV[i+1] {
+			wide = max(wide, utf8.RuneCountInString(title))
+		}
+	}
+	for _, row := range t.rows {
+		if name := row[0].Human; name != "" {
+			fmt.Fprintf(&b, "%s %s\n", strings.ToLower(t.titles[0]), name)
+		}
+		for i, c := range row {
+			if i > 0 && !t.onlyCSV[i] && c.Human != "" {
+				fmt.Fprintf(&b, "  %-*s  %s\n", wide, strings.ToLower(t.titles[i]), c.Human)
+			}
+		}
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
 // writeCSV writes the table for other programs (RFC 4180). Unless raw, it escapes what a
 // spreadsheet would run as a formula, such as a key that begins with =.
 func (t *Table) writeCSV(w io.Writer, raw bool) error {
