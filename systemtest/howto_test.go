@@ -16,13 +16,21 @@ func TestHowtos(t *testing.T) {
 	if _, err := exec.LookPath("redis-cli"); err != nil {
 		missing(t, "needs redis-cli: install redis-tools")
 	}
-	for _, name := range []string{"http", "nginx", "envoy", "from-quotaservice", "from-gubernator", "from-envoy-ratelimit", "from-redis"} {
+	for _, name := range []string{"http", "nginx", "envoy", "from-quotaservice", "from-gubernator", "from-envoy-ratelimit", "from-redis", "operating", "planning"} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			if commands := follow(t, "../docs/howto/"+name+".md"); commands < 6 {
 				t.Errorf("%d commands of %s were run; it has more", commands, name)
 			}
 		})
+	}
+}
+
+// TestREADME does the same with README.md; the built program stands for go run.
+func TestREADME(t *testing.T) {
+	needBinary(t)
+	if commands := follow(t, "../README.md"); commands < 3 {
+		t.Errorf("%d commands were run; it has more", commands)
 	}
 }
 

@@ -4,12 +4,14 @@ import (
 	"bufio"
 	"bytes"
 	"cmp"
+	"errors"
 	"fmt"
 	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -23,12 +25,21 @@ const tutorial = "../docs/tutorial.md"
 
 // Markers in the pages: the next block is a file that the reader writes, the test does not run the
 // commands of the next block, or it runs them in the first half of a minute, because a fixed window
-// of a minute must not end between them.
+// of a minute must not end between them. Between before and its end are lines that the test runs, and
+// the reader does not see. From another one on, numbers differ in each run. The command of the block after
+// the last one runs until the page ends.
 var (
 	fileMarker   = regexp.MustCompile(`^<!-- file: (\S+) -->$`)
 	skipMarker   = "<!-- not run -->"
 	minuteMarker = "<!-- within one minute -->"
+	beforeMarker = "<!-- before"
+	beforeEnd    = "-->"
+	numberMarker = "<!-- numbers differ from here on -->"
+	serverMarker = "<!-- runs on -->"
 )
+
+// elided is a line of a page that stands for any lines.
+const elided = "..."
 
 // masks match the parts of the output that differ in each run of the tutorial.
 var masks = []*regexp.Regexp{
@@ -46,23 +57,59 @@ var masks = []*regexp.Regexp{
 	regexp.MustCompile(` +(\n|$)?`),
 }
 
-func masked(text string) string {
-	for _, m := range masks {
+// numberMasks match what differs besides after numberMarker: measured numbers, ids and charts.
+var numberMasks = []*regexp.Regexp{
+	regexp.MustCompile(`:\*\d+(\*[a-z]+)+\*in\*+`), // progress, unless all was done at once
+	regexp.MustCompile(`[\d.]+\*(bytes|kB)\b`),
+	regexp.MustCompile(`\b[0-9a-f]{12,}\b`),
+	regexp.MustCompile(`\[n\d( n\d)*\]`), // nodes that have not followed yet
+	regexp.MustCompile(`[\d.,]*\d%?`),
+	regexp.MustCompile(`\*to\*`),       // a range, where a number may be
+	regexp.MustCompile(`[▁▂▃▄▅▆▇█*]+`), // with the blanks of a chart
+}
+
+// masker returns text without the parts that differ in each run.
+type masker []*regexp.Regexp
+
+func (m masker) masked(text string) string {
+	text = blanks.ReplaceAllString(text, "")
+	for _, m := range m {
 		text = m.ReplaceAllString(text, "*")
 	}
-	return strings.TrimSpace(text)
+	return strings.TrimSpace(lineEnd.ReplaceAllString(text, ""))
+}
+
+var (
+	// blanks match the blanks at the end of a line, which pages do not have.
+	blanks = regexp.MustCompile(`(?m) +$`)
+	// lineEnd matches a masked end of a line, which may also be missing.
+	lineEnd = regexp.MustCompile(`(?m)\*+$`)
+)
+
+// says reports whether the page's lines say what was printed.
+func (m masker) says(page, printed string) bool {
+	parts := strings.Split("\n"+page+"\n", "\n"+elided+"\n")
+	if len(parts) == 1 {
+		return m.masked(page) == m.masked(printed)
+	}
+	got, ok := strings.CutPrefix(m.masked(printed), m.masked(parts[0]))
+	for _, p := range parts[1 : len(parts)-1] {
+		_, rest, found := strings.Cut(got, m.masked(p))
+		got, ok = rest, ok && found
+	}
+	return ok && strings.HasSuffix(got, m.masked(parts[len(parts)-1]))
 }
 
 // unsaid returns a diff between the page and the printed text that ignores masked differences: a
 // line that differs from a line of the page only in masked parts is shown as the line of the page.
-func unsaid(want, got string) string {
+func (m masker) unsaid(want, got string) string {
 	page := map[string]string{}
 	for l := range strings.SplitSeq(want, "\n") {
-		page[masked(l)] = l
+		page[m.masked(l)] = l
 	}
 	lines := strings.Split(got, "\n")
 	for i, l := range lines {
-		if same, ok := page[masked(l)]; ok {
+		if same, ok := page[m.masked(l)]; ok {
 			lines[i] = same
 		}
 	}
@@ -98,9 +145,20 @@ func (s *shell) page(name string) (commands int) {
 		if past := time.Now().Second(); lines[i] == minuteMarker && past > 30 {
 			time.Sleep(time.Duration(61-past) * time.Second) // until the next minute begins
 		}
+		if lines[i] == beforeMarker {
+			for i++; lines[i] != beforeEnd; i++ {
+				out.WriteString(lines[i] + "\n")
+				s.run(lines[i])
+			}
+			out.WriteString(lines[i] + "\n")
+			continue
+		}
+		if lines[i] == numberMarker {
+			s.masker = slices.Concat(masks, numberMasks)
+		}
 		file := fileMarker.FindStringSubmatch(lines[i])
-		skip := lines[i] == skipMarker
-		if (file != nil || skip) && i+1 < len(lines) {
+		skip, server := lines[i] == skipMarker, lines[i] == serverMarker
+		if (file != nil || skip || server) && i+1 < len(lines) {
 			i++
 			out.WriteString(lines[i] + "\n")
 		}
@@ -118,6 +176,16 @@ func (s *shell) page(name string) (commands int) {
 				t.Fatal(err)
 			}
 			write(t, path, strings.Join(block, "\n")+"\n")
+		case lines[i] == "```console" && server:
+			s.server(block)
+			commands++
+		case lines[i] == "```sh" && !skip:
+			for _, line := range block {
+				if got := s.run(line + "\necho exit $?"); !strings.HasSuffix(got, "exit 0") {
+					t.Errorf("%s\nfails:\n%s", line, got)
+				}
+				commands++
+			}
 		case lines[i] == "```console" && !skip:
 			var n int
 			block, n = s.block(block)
@@ -142,6 +210,7 @@ type shell struct {
 	is  string // the name of the directory in the pages
 	in  io.Writer
 	out *bufio.Reader
+	masker
 }
 
 // newShell starts a shell in a separate network namespace and in a temporary directory, which pages
@@ -174,7 +243,7 @@ func newShell(t *testing.T, is string) *shell {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	sh := &shell{t: t, dir: dir, is: is, in: in, out: bufio.NewReader(pr)}
+	sh := &shell{t: t, dir: dir, is: is, in: in, out: bufio.NewReader(pr), masker: masks}
 	ended := make(chan struct{})
 	go func() {
 		_ = cmd.Wait()
@@ -244,6 +313,23 @@ func (s *shell) run(line string) string {
 	return strings.ReplaceAll(strings.TrimRight(out.String(), "\n"), s.dir, s.is)
 }
 
+// server starts the command of a block, and returns once it has printed what the block says.
+func (s *shell) server(block []string) {
+	s.t.Helper()
+	line, ok := strings.CutPrefix(block[0], "$ ")
+	if !ok {
+		s.t.Fatalf("a block of the page does not begin with a command: %q", block[0])
+	}
+	s.run(line + " > server.log 2>&1 &")
+	want := strings.Join(block[1:], "\n")
+	eventually(s.t, commandTime, line, func() error {
+		if got := s.run("cat server.log"); !s.says(want, got) {
+			return errors.New(s.unsaid(want, got))
+		}
+		return nil
+	})
+}
+
 // block runs the commands of a block and returns the block with what they printed.
 func (s *shell) block(block []string) (out []string, commands int) {
 	s.t.Helper()
@@ -264,11 +350,15 @@ func (s *shell) block(block []string) (out []string, commands int) {
 		}
 		got := s.run(line)
 		commands++
-		if !*rewrite && masked(got) != masked(strings.Join(want, "\n")) {
+		says := s.says(strings.Join(want, "\n"), got)
+		if !*rewrite && !says {
 			s.t.Errorf("$ %s\nprints what the page does not say:\n%sWhere it is meant, this writes it; then read the diff:\n  %s",
-				line, unsaid(strings.Join(want, "\n"), got), golden.Command(s.t))
+				line, s.unsaid(strings.Join(want, "\n"), got), golden.Command(s.t))
 		}
-		if got != "" {
+		switch {
+		case says:
+			out = append(out, want...)
+		case got != "":
 			out = append(out, strings.Split(got, "\n")...)
 		}
 	}
@@ -277,8 +367,35 @@ func (s *shell) block(block []string) (out []string, commands int) {
 
 // TestUnsaid checks that a diff against the page leaves out masked differences.
 func TestUnsaid(t *testing.T) {
-	out := unsaid("took 12ms\nall well", "took 99ms\nnot well")
+	out := masker(masks).unsaid("took 12ms\nall well", "took 99ms\nnot well")
 	if !strings.Contains(out, "-all well\n+not well\n") || strings.Contains(out, "99ms") {
 		t.Errorf("it says\n%s", out)
+	}
+}
+
+// TestSays checks what a page may leave out, and which numbers it need not have.
+func TestSays(t *testing.T) {
+	for _, one := range []struct {
+		masks         masker
+		page, printed string
+		want          bool
+	}{
+		{masks, "a 1\nb", "a 1\nb", true},
+		{masks, "a 1\nb", "a 2\nb", false},
+		{masks, "a\n...", "a\nb\nc", true},
+		{masks, "a\n...\nc", "a\nb\nc", true},
+		{masks, "a\n...\nd", "a\nb\nc", false},
+		{masks, "b\n...", "a\nb\nc", false},
+		{masks, "a\n...\nc\n...\ne", "a\nb\nc\nd\ne", true},
+		{masks, "a\n...\nd\n...\ne", "a\nb\nc\ne", false},
+		{masks, "a\n...\na", "a", false},
+		{slices.Concat(masks, numberMasks), "n1 leads 12 (40.5%)  ▁▂", "n2 leads 1 (3%)  ▇", true},
+		{slices.Concat(masks, numberMasks), "n1 leads 12", "n2 holds 12", false},
+		{slices.Concat(masks, numberMasks), "n2 leads nothing: 4 leaderships handed over in 600ms", "n2 leads nothing", true},
+		{slices.Concat(masks, numberMasks), "0  yes", "0 to 200  yes", true},
+	} {
+		if got := one.masks.says(one.page, one.printed); got != one.want {
+			t.Errorf("%q, printed %q: %v", one.page, one.printed, got)
+		}
 	}
 }

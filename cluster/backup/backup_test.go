@@ -199,7 +199,7 @@ func TestForeign(t *testing.T) {
 		"the end is missing":         {cut(good, 3, 4), "in meta: got the beginning of a group, want a piece"},
 		"no manifest":                {cut(good, 10, 11), "got the seal, want the manifest"},
 		"no seal":                    {good[:11], "truncated"},
-		"the seal twice":             {append(append([][]byte{}, good...), good[11]), "follows the seal"},
+		"the seal twice":             {append(append([][]byte{}, good...), good[11]), "after the seal"},
 		"no head":                    {good[1:], "got the beginning of a group, want the head"},
 		"a whole group of another":   {append(append(append([][]byte{}, good[:4]...), other[3:6]...), good[7:]...), "several backups"},
 		"the manifest of another":    {append(append(append([][]byte{}, good[:10]...), other[9]), good[11]), "several backups"},
@@ -212,8 +212,8 @@ func TestForeign(t *testing.T) {
 			}
 		})
 	}
-	refused(t, []byte("\x1f\x8b tar.gz of something"), "no backup of quorate")
-	refused(t, nil, "no backup of quorate")
+	refused(t, []byte("\x1f\x8b tar.gz of something"), "not a Quorate backup")
+	refused(t, nil, "not a Quorate backup")
 }
 
 // blockOf returns the block of a head, even an invalid one.
