@@ -4,6 +4,8 @@ import (
 	"os/exec"
 	"path/filepath"
 	"testing"
+
+	"github.com/quorate/quorate/internal/testspeed"
 )
 
 // TestHowtos follows the pages of docs/howto as written, each in a separate network namespace, and
@@ -18,6 +20,9 @@ func TestHowtos(t *testing.T) {
 	}
 	for _, name := range []string{"http", "nginx", "envoy", "from-quotaservice", "from-gubernator", "from-envoy-ratelimit", "from-redis", "operating", "planning"} {
 		t.Run(name, func(t *testing.T) {
+			if name == "operating" || name == "planning" { // about a minute each
+				testspeed.Full(t)
+			}
 			t.Parallel()
 			if commands := follow(t, "../docs/howto/"+name+".md"); commands < 6 {
 				t.Errorf("%d commands of %s were run; it has more", commands, name)
@@ -28,6 +33,7 @@ func TestHowtos(t *testing.T) {
 
 // TestREADME does the same with README.md; the built program stands for go run.
 func TestREADME(t *testing.T) {
+	testspeed.Full(t)
 	needBinary(t)
 	if commands := follow(t, "../README.md"); commands < 3 {
 		t.Errorf("%d commands were run; it has more", commands)

@@ -98,7 +98,7 @@ var mistakes = []part{
 		}},
 		{title: "A name in use", line: strings.Replace(join, "--node n2", "--node n1", 1) + "good.token", code: 1, names: []string{"n1"}},
 		{title: "An address that others cannot reach", line: "quorate serve --data n3 --node n3 --host 192.0.2.1 --join 127.0.0.1:$GRPC1 --http 127.0.0.1:$HTTP2 --grpc 127.0.0.1:$GRPC2 --peer 127.0.0.1:$PEER2 --token-file good.token", code: 1, names: []string{"192.0.2.1"}},
-		{title: "No member to join", line: strings.Replace(join, "$GRPC1", "$GRPC3", 1) + "good.token", code: runsOn, names: []string{"tries again"}},
+		{title: "No member to join", line: strings.Replace(join, "$GRPC1", "$GRPC3", 1) + "good.token", code: runsOn, names: []string{"retrying"}},
 	}},
 	{"Limits", []mistake{
 		{title: "An unknown field", files: limits("per_tenant: {rate: 100/s, brust: 200}"), line: validate, code: 2, names: []string{"brust", "burst"}},
