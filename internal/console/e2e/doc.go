@@ -17,5 +17,5 @@
 //
 //	TEST_SPEED=full go test ./internal/console/e2e -v
 //	CONSOLE_SHOTS=/some/dir go test ./internal/console/e2e   # screenshots of all pages
-//	CONSOLE_PICTURES=../../../docs/images go test ./internal/console/e2e -run Pictures   # those of the docs
+//	CONSOLE_PICTURES=../../../docs/images go test ./internal/console/e2e -run Pictures -count=1   # those of the docs
 package e2e
