@@ -145,7 +145,7 @@ func (s *stack) push(b *bucket) {
 	}
 }
 
-// add adds a bucket, and returns false if it is there already. The goroutine that drains finds it at its next turn.
+// add adds a bucket, and returns false if it is queued already. The goroutine that drains finds it at its next turn.
 func (s *stack) add(b *bucket) bool {
 	if b.asked.Load() || !b.asked.CompareAndSwap(false, true) {
 		return false

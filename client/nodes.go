@@ -75,7 +75,7 @@ func (n *nodes) learn(from string, others []string) {
 			keep = append(keep, o)
 			continue
 		}
-		_ = o.conn.Close() // it is no member: calls to it go to another node
+		_ = o.conn.Close() // it is not a member: calls to it go to another node
 	}
 	n.list.Store(&keep)
 	for _, addr := range others {

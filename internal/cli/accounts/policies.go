@@ -87,7 +87,7 @@ func loadPolicies(cmd *cobra.Command, t *remote.Targets, who Identity, req *quor
 	}
 	what := "loaded"
 	if !res.Created {
-		what = "there already"
+		what = "already loaded"
 	}
 	return output.Printf(cmd, res, "%s: %s %s", configWord(res.Id), phrase.Plural(len(req.Config.Policies), "policy"), what)
 }

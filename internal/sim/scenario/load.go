@@ -146,7 +146,7 @@ func (p *parser) spread(v config.Value, s *sim.Spread) {
 func (p *parser) nodes(v config.Value) (list []int) {
 	v.Items(p.Nodes, "[1, 2]", func(v config.Value) {
 		if n, ok := p.node(v); ok && slices.Contains(list, n) {
-			v.Fault("is %d, which is there already; remove one", n)
+			v.Fault("is %d, a duplicate; remove one", n)
 		} else if ok {
 			list = append(list, n)
 		}

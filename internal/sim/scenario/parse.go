@@ -205,7 +205,7 @@ func (p *parser) algorithms(v config.Value) {
 			return
 		}
 		if slices.Contains(p.Algorithms, sim.Algorithm(word)) {
-			v.Fault("is %s, which is there already; remove one", word)
+			v.Fault("is %s, a duplicate; remove one", word)
 		}
 		p.play(v, sim.Algorithm(word))
 	})

@@ -46,7 +46,7 @@ func different(v config.Value, high int64, example string) (list []int) {
 		var n int64
 		switch ok := v.Whole(&n, 1, high); {
 		case ok && slices.Contains(list, int(n)):
-			v.Fault("is %d, which is there already; remove one", n)
+			v.Fault("is %d, a duplicate; remove one", n)
 		case ok:
 			list = append(list, int(n))
 		}
