@@ -35,7 +35,7 @@ func TestHowtos(t *testing.T) {
 func TestREADME(t *testing.T) {
 	testspeed.Full(t)
 	needBinary(t)
-	if commands := follow(t, "../README.md"); commands < 3 {
+	if commands := follow(t, "../README.md", `mkdir bin && printf '#!/bin/sh\nshift 2\nexec quorate "$@"\n' > bin/go && chmod +x bin/go && hash -r`); commands < 3 {
 		t.Errorf("%d commands were run; it has more", commands)
 	}
 }
@@ -52,8 +52,8 @@ func TestExamplePage(t *testing.T) {
 }
 
 // follow follows a page in a directory that contains the examples. The gateway's timeouts are made
-// longer: nginx lets a request pass that a busy machine does not answer in 50 ms.
-func follow(t *testing.T, page string) (commands int) {
+// longer: nginx lets a request pass that a busy machine does not answer in 50 ms. The lines run before.
+func follow(t *testing.T, page string, lines ...string) (commands int) {
 	t.Helper()
 	examples, err := filepath.Abs("../examples")
 	if err != nil {
@@ -61,5 +61,8 @@ func follow(t *testing.T, page string) (commands int) {
 	}
 	sh := newShell(t, "/tmp/try")
 	sh.run("cp -r " + examples + " examples && sed -i -E 's/timeout [25]0ms/timeout 30s/' examples/gateway/quorate.conf")
+	for _, line := range lines {
+		sh.run(line)
+	}
 	return sh.page(page)
 }
