@@ -97,8 +97,10 @@ func TestAuditSentence(t *testing.T) {
 		{"LimitService/RollbackLimits", `version=7`, "rolled limits back to version 7", ""},
 		{"LimitService/DeleteLimits", `limits=(1)[{namespace="web" limit="login"}]`, "deleted the limit web/login", ""},
 		{"LimitService/DeleteLimits", `limits=(2)[{namespace="web" limit="login"}, {namespace="web" limit="b"}] comment="unused"`, "deleted 2 limits", "unused"},
-		{"AccountAdminService/ApplyOps", `request_id="r" ops=(1)[{account_id={app_id="shop" realm="project:web" namespace="ci" name="release" resource_type="slots"} policy_id={config={app_id="shop"}} delta=-2}]`,
-			"changed the account shop~project:web~~ci~release~slots by -2", ""},
+		{
+			"AccountAdminService/ApplyOps", `request_id="r" ops=(1)[{account_id={app_id="shop" realm="project:web" namespace="ci" name="release" resource_type="slots"} policy_id={config={app_id="shop"}} delta=-2}]`,
+			"changed the account shop~project:web~~ci~release~slots by -2", "",
+		},
 		{"AccountAdminService/ApplyOps", `ops=(1)[{account_id={app_id="a" realm="r" resource_type="t"} delta=5 relative_to=RELATIVE_TO_ZERO}]`, "changed the account a~r~~~~t", ""},
 		{"AccountAdminService/ApplyOps", `ops=(2)[{account_id={app_id="a" realm="r" resource_type="t"} delta=5}, ...]`, "changed 2 accounts", ""},
 		{"AccountAdminService/WritePolicies", `app_id="shop" realm="project:web" version="2026-11" config={policies=(2)[...]}`, "loaded policies 2026-11 of shop~project:web", ""},
