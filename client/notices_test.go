@@ -50,6 +50,7 @@ func (h *heard) logger() *slog.Logger {
 func TestAddresses(t *testing.T) {
 	for addr, ok := range map[string]bool{
 		"localhost": false, "127.0.0.1": false, "::1": false, "": false, "localhost:": false,
+		"http://localhost:7412": false, "https://localhost:7412": false,
 		"localhost:7412": true, ":7412": true, "[::1]:7412": true, "dns:///quorate:7412": true, "unix:/run/quorate.sock": true,
 	} {
 		c, err := New(t.Context(), []string{addr}, WithMode(Remote))
@@ -213,9 +214,18 @@ func TestInWords(t *testing.T) {
 	if got := refused.lastError(); got != "n1:1: too many clients" {
 		t.Errorf("of anything else: %s", got)
 	}
+	refused.refusedBy("n1:1", status.Error(codes.PermissionDenied, `"client:shop" needs check in namespace "web"`))
+	if got := refused.lastError(); !strings.HasSuffix(got, `: quorate roles bind "client:shop" checker --namespace NAMESPACE`) {
+		t.Errorf("without a role: %s", got)
+	}
+	refused.refusedBy("n1:1", status.Error(codes.Unauthenticated, "the call carries no credential; its caller needs check"))
+	if got := refused.lastError(); !strings.Contains(got, "WithTokenFile") {
+		t.Errorf("without a credential: %s", got)
+	}
 	for text, want := range map[string]string{
 		"unexpected HTTP status code received from server: 404 (Not Found); transport: received unexpected content-type \"text/plain\"":                "is HTTP, not gRPC: use the gRPC port, 7412 by default",
-		"connection error: desc = \"error reading server preface: EOF\"":                                                                               "error reading server preface: EOF; if the nodes use TLS, give WithTLSDir",
+		"connection error: desc = \"error reading server preface: EOF\"":                                                                               "error reading server preface: EOF; use the gRPC port, 7412 by default, and WithTLSDir if the nodes use TLS",
+		"connection error: desc = \"error reading server preface: http2: frame too large\"":                                                            "does not speak gRPC, such as the port of the Redis protocol: use the gRPC port, 7412 by default",
 		"connection error: desc = \"transport: authentication handshake failed: credentials: cannot check peer: missing selected ALPN property\"":      "is a port with TLS and without gRPC, such as that for peers: use the gRPC port, 7412 by default",
 		"connection error: desc = \"transport: authentication handshake failed: tls: first record does not look like a TLS handshake\"":                "is a port without TLS: use the gRPC port, 7412 by default, or leave out WithTLSDir if the nodes use no TLS",
 		"connection error: desc = \"error reading server preface: http2: frame too large, note that the frame header looked like an HTTP/1.1 header\"": "is HTTP, not gRPC: use the gRPC port, 7412 by default",

@@ -169,12 +169,14 @@ func (o *options) check(addrs []string) error {
 }
 
 // addrFault returns what is wrong with an address, or "". A gRPC target with a scheme, such as
-// dns:///quorate:7412, is accepted as it is.
+// dns:///quorate:7412, is accepted as it is, except that of HTTP: gRPC would look up a host of that
+// name, and its error would not say what is wrong.
 func addrFault(addr string) string {
-	if strings.Contains(addr, "/") || strings.HasPrefix(addr, "unix:") {
+	web := strings.HasPrefix(addr, "http://") || strings.HasPrefix(addr, "https://")
+	if !web && (strings.Contains(addr, "/") || strings.HasPrefix(addr, "unix:")) {
 		return ""
 	}
-	if _, port, err := net.SplitHostPort(addr); err != nil || port == "" {
+	if _, port, err := net.SplitHostPort(addr); web || err != nil || port == "" {
 		return "must be host:port, of the gRPC port of a node, such as 127.0.0.1:7412"
 	}
 	return ""

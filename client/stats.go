@@ -8,6 +8,7 @@ import (
 	"time"
 	"unsafe"
 
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
 	"github.com/quorate/quorate/internal/pki"
@@ -37,9 +38,22 @@ type stats struct {
 func (s *stats) refusedBy(addr string, err error) {
 	why := addr + ": no answer in time"
 	if err != nil && !errors.Is(err, context.Canceled) {
-		why = addr + ": " + s.inWords(status.Convert(err).Message())
+		st := status.Convert(err)
+		why = addr + ": " + s.inWords(st.Message()) + wayOut(st)
 	}
 	s.lastErr.Store(&why)
+}
+
+// wayOut says how a process that a node denied gets permission.
+func wayOut(st *status.Status) string {
+	who, _, lacks := strings.Cut(st.Message(), " needs check")
+	switch {
+	case st.Code() == codes.Unauthenticated && lacks:
+		return "; give a token with WithTokenFile, or put client.crt and client.key into the directory of WithTLSDir"
+	case st.Code() == codes.PermissionDenied && lacks:
+		return "; an administrator can grant it: quorate roles bind " + who + " checker --namespace NAMESPACE"
+	}
+	return ""
 }
 
 // inWords explains gRPC's text for a refused certificate, and those of the function inWords.
@@ -58,12 +72,14 @@ func inWords(text string) string {
 	switch {
 	case has("unexpected HTTP status code") || has("unexpected content-type") || has("looked like an HTTP/1.1 header"):
 		return "is HTTP, not gRPC: use the gRPC port, 7412 by default"
+	case has("frame too large"):
+		return "does not speak gRPC, such as the port of the Redis protocol: use the gRPC port, 7412 by default"
 	case has("ALPN"):
 		return "is a port with TLS and without gRPC, such as that for peers: use the gRPC port, 7412 by default"
 	case has("first record does not look like a TLS handshake"):
 		return "is a port without TLS: use the gRPC port, 7412 by default, or leave out WithTLSDir if the nodes use no TLS"
 	case has("connection error") && (has("EOF") || has("reset")):
-		return pki.ConnectionCause(text) + "; if the nodes use TLS, give WithTLSDir"
+		return pki.ConnectionCause(text) + "; use the gRPC port, 7412 by default, and WithTLSDir if the nodes use TLS"
 	}
 	return pki.ConnectionCause(text)
 }

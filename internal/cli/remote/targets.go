@@ -228,8 +228,10 @@ func WrongPort(err error) string {
 	text := status.Convert(err).Message()
 	has := func(part string) bool { return strings.Contains(text, part) }
 	switch {
-	case has("unexpected HTTP status code"), has("unexpected content-type"), has("frame too large"), has("looked like an HTTP/1"):
+	case has("unexpected HTTP status code"), has("unexpected content-type"), has("looked like an HTTP/1"):
 		return "HTTP, not gRPC"
+	case has("frame too large"):
+		return "a port without gRPC, such as that of the Redis protocol"
 	case has("ALPN"):
 		return "a port with TLS and without gRPC, such as that for peers"
 	case has("first record does not look like a TLS handshake"):
