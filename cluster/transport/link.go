@@ -26,7 +26,7 @@ type link struct {
 	giveUp atomic.Pointer[context.CancelFunc] // cancels the current attempt
 
 	logged       map[string]bool // refusals already logged
-	unknownSince time.Time       // when the peer first did not know this node; zero if it does
+	failingSince time.Time       // of the first failure that a joining node may cause; zero after a success
 	logs         logLimit
 }
 
@@ -107,7 +107,8 @@ func (l *link) failed(addr string, err error) {
 	if errors.As(err, &r) {
 		l.peer.noteRefusal(r.text)
 	}
-	if r != nil && l.mayBeJoining(r) {
+	if l.mayBeJoining(r, err) {
+		l.peer.net.log.Debug("no connection", "peer", l.peer.id, "addr", addr, "lane", l.lane, "err", err)
 		return
 	}
 	if r != nil && !l.logged[r.text] && len(l.logged) < maxRefusalTexts {
@@ -126,20 +127,23 @@ func (l *link) failed(addr string, err error) {
 	l.peer.net.log.Debug("no connection", "peer", l.peer.id, "addr", addr, "lane", l.lane, "err", err)
 }
 
-// unknownGrace is how long a peer may refuse this node as unknown before the link logs a warning:
-// a joining node may dial before the peer has learned of it.
-const unknownGrace = 2 * time.Second
+// joiningGrace is how long a peer may refuse this node as unknown, or have no certificate yet,
+// before the link logs a warning: a joining node may dial before the peer has learned of it, and is
+// dialed before it has received its certificate.
+const joiningGrace = 2 * time.Second
 
-// mayBeJoining reports whether the refusal may come from a peer that will know this node in a
-// moment.
-func (l *link) mayBeJoining(r *refusedError) bool {
-	if !strings.HasPrefix(r.text, unknownSender) {
+// mayBeJoining reports whether one of the two sides is joining, which takes a moment. The peer's
+// refusal r is nil if err has another cause.
+func (l *link) mayBeJoining(r *refusedError, err error) bool {
+	var without interface{ Joining() bool } // the certificate's error, in the words of TLS.Explain
+	unknown := r != nil && strings.HasPrefix(r.text, unknownSender)
+	if !unknown && !(errors.As(err, &without) && without.Joining()) {
 		return false
 	}
-	if l.unknownSince.IsZero() {
-		l.unknownSince = time.Now()
+	if l.failingSince.IsZero() {
+		l.failingSince = time.Now()
 	}
-	return time.Since(l.unknownSince) < unknownGrace
+	return time.Since(l.failingSince) < joiningGrace
 }
 
 // serve runs a connection until it ends.
@@ -150,7 +154,7 @@ func (l *link) serve(c *conn, addr string) {
 	}
 	defer n.untrack(c)
 	l.conn.Store(c)
-	l.unknownSince = time.Time{}
+	l.failingSince = time.Time{}
 	if err := l.peer.linkUp(l.slot, c.incarnation, addr); err != nil {
 		c.close(err)
 	}

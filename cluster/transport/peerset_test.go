@@ -47,7 +47,7 @@ func TestJoiningNodeIsTakenSoon(t *testing.T) {
 				m := newMemory()
 				b := m.start(t, "b", nil, nil)
 				a := m.start(t, "a", map[quota.NodeID]string{"b": "b"}, func(c *Config) { c.Logger = logTo(&log) })
-				time.Sleep(unknownGrace / 2)
+				time.Sleep(joiningGrace / 2)
 				if log.String() != "" {
 					t.Fatalf("a may become known in a moment, and there is a warning:\n%s", log.String())
 				}

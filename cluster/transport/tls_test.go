@@ -18,8 +18,10 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
+	peerv1 "github.com/quorate/quorate/api/gen/quorate/peer/v1"
 	"github.com/quorate/quorate/internal/quota"
 )
 
@@ -255,6 +257,33 @@ func TestExplain(t *testing.T) {
 	})
 	_, _ = dialIn(t, b).Write([]byte("GET / HTTP/1.1\r\nHost: b\r\n\r\n"))
 	eventually(t, "b explains", func() bool { return strings.Contains(log.String(), "TLS: in better words: ") })
+}
+
+// notYet is the error for the certificate of a node that is still joining.
+type notYet struct{}
+
+func (notYet) Error() string { return "has not joined yet" }
+func (notYet) Joining() bool { return true }
+
+// TestJoiningNodeIsDialed checks that a node that is dialed before it has its certificate causes a
+// warning only if it still has none after the grace.
+func TestJoiningNodeIsDialed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log lockedBuffer
+		a := newMemory().start(t, "a", map[quota.NodeID]string{"b": "nowhere"}, func(c *Config) { c.Logger = logTo(&log) })
+		l := &link{peer: a.peer("b"), lane: peerv1.Lane_LANE_DATA}
+		fails := func(after time.Duration) string {
+			time.Sleep(after)
+			l.failed("b", &tlsError{notYet{}, false})
+			return log.String()
+		}
+		if got := fails(0) + fails(joiningGrace/2); got != "" {
+			t.Errorf("b may join in a moment, and there is a warning:\n%s", got)
+		}
+		if got := fails(joiningGrace); !strings.Contains(got, `msg="no connection" peer=b`) || !strings.Contains(got, "has not joined yet") {
+			t.Errorf("b does not join, and the log is:\n%s", got)
+		}
+	})
 }
 
 // TestRotation checks that every handshake uses the current certificates and CAs, and that

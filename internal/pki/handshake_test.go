@@ -11,6 +11,18 @@ import (
 	"time"
 )
 
+// TestJoiningNode checks the error for the certificate that a joining node shows.
+func TestJoiningNode(t *testing.T) {
+	key, _, err := NewKeyAndCSR(nodeID("n2"), nil)
+	check(t, err)
+	probe := must[tls.Certificate](t)(ProbeCertificate(key))
+	leaf := must[*x509.Certificate](t)(x509.ParseCertificate(probe.Certificate[0]))
+	err = newTrust([]*x509.Certificate{newCA(t, "prod").Certificate}).verify([]*x509.Certificate{leaf}, x509.ExtKeyUsageServerAuth, time.Now())
+	if whyOf(err) != Joining || !err.(*Error).Joining() || err.Error() != "the other side is a node that is still joining: it has no certificate of this cluster yet" {
+		t.Errorf("%v", err)
+	}
+}
+
 // TestPeerPort is the table of who gets in at the port for nodes, and what both
 // logs say of the others.
 func TestPeerPort(t *testing.T) {

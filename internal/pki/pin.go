@@ -86,6 +86,11 @@ func ProbeCertificate(key KeyPEM) (tls.Certificate, error) {
 	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: signer}, err
 }
 
+// isProbe reports whether a certificate is like one of ProbeCertificate, which names nobody.
+func isProbe(cert *x509.Certificate) bool {
+	return len(cert.URIs)+len(cert.DNSNames)+len(cert.IPAddresses) == 0 && len(cert.Subject.Names)+len(cert.Issuer.Names) == 0
+}
+
 // ProbeConfig returns the client's configuration: the handshake succeeds only if the server holds
 // the key of the certificate request.
 func ProbeConfig(csrDER []byte) (*tls.Config, error) {

@@ -68,6 +68,9 @@ func (t trust) explain(leaf *x509.Certificate, err error, use x509.ExtKeyUsage, 
 }
 
 func (t trust) untrusted(leaf *x509.Certificate, err error) error {
+	if isProbe(leaf) {
+		return &Error{Joining, "the other side is a node that is still joining: it has no certificate of this cluster yet", err}
+	}
 	e := refuse(OtherCA, "the certificate of %s was signed by another CA (%q) than those trusted here: ", describe(leaf), clip(leaf.Issuer.String()))
 	for i, c := range t.certs {
 		if i > 0 {

@@ -26,6 +26,7 @@ const (
 	OtherCA       Why = "other_ca"      // signed by an untrusted CA
 	WrongUse      Why = "wrong_use"     // not valid for this end of a connection
 	NoIdentity    Why = "no_identity"   // names nobody, or more than one identity
+	Joining       Why = "joining"       // of a node that has not received its certificate yet
 	WrongKind     Why = "wrong_kind"    // a client's, but a node's is required
 	OtherCluster  Why = "other_cluster" // of a node of another cluster
 	WrongNode     Why = "wrong_node"    // not that of the node that was dialed, or that it claims to be
@@ -48,6 +49,9 @@ func (e *Error) Error() string { return e.Text }
 
 // Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.Err }
+
+// Joining reports whether the other side is a node that has not received its certificate yet.
+func (e *Error) Joining() bool { return e.Why == Joining }
 
 func refuse(why Why, format string, args ...any) *Error {
 	return &Error{Why: why, Text: fmt.Sprintf(format, args...)}
