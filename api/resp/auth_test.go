@@ -119,12 +119,12 @@ func TestAuth(t *testing.T) {
 		want  string
 	}{
 		{[]string{"PING"}, "+PONG"},
-		{allow, "-NOAUTH the call carries no credential; its caller needs check in namespace \"web\""},
+		{allow, "-NOAUTH the call carries no credential; its caller needs check in namespace \"web\"; send AUTH with a bearer token (quorate tokens create)"},
 		{[]string{"AUTH", web + "x"}, "-WRONGPASS authorization: "},
 		{allow, "-NOAUTH the call carries no credential"},
 		{[]string{"AUTH", web}, "+OK"},
 		{allow, "*6"},
-		{throttle, `-NOPERM "token:web" needs check in namespace "redis"`},
+		{throttle, `-NOPERM "token:web" needs check in namespace "redis"; an administrator can grant it: quorate roles bind "token:web" checker --namespace redis`},
 		{[]string{"AUTH", "whoever", redis}, "+OK"},
 		{throttle, "*5"},
 		{allow, `-NOPERM "token:redis" needs check in namespace "web"`},

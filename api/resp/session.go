@@ -3,6 +3,7 @@ package resp
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"strconv"
 	"strings"
@@ -148,11 +149,11 @@ func (c *conn) may(command, namespace string) bool {
 	if err == nil {
 		return true
 	}
-	word := "NOPERM"
+	word, wayOut := "NOPERM", fmt.Sprintf("an administrator can grant it: quorate roles bind %q checker --namespace %s", c.caller.Identity, namespace)
 	if denied, ok := errors.AsType[*auth.DeniedError](err); ok && denied.Caller.Credential == auth.None {
-		word = "NOAUTH"
+		word, wayOut = "NOAUTH", "send AUTH with a bearer token (quorate tokens create)"
 	}
-	c.failed(codeDenied, "%s %v", word, err)
+	c.failed(codeDenied, "%s %v; %s", word, err, wayOut)
 	c.opts.Denied(command, c.caller, c.address(), err)
 	return false
 }

@@ -102,7 +102,7 @@ func (c *conn) described(args [][]byte) (d description, quantity int64, ok bool)
 	}{
 		{"max_burst", &d.maxBurst, 0, quota.MaxTokens - 1},
 		{"count_per_period", &d.count, 1, quota.MaxTokens},
-		{"period", &d.period, 1, maxPeriod},
+		{"period in seconds", &d.period, 1, maxPeriod},
 		{"quantity", &quantity, 0, quota.MaxTokens},
 	} {
 		if i >= len(args) {

@@ -168,10 +168,10 @@ func TestThrottle(t *testing.T) {
 	for _, c := range [][2]string{
 		{"k -1 30 60", "max_burst: -1; must be 0 to 4398046511103"},
 		{"k 15 0 60", "count_per_period: 0; must be 1 to 4398046511104"},
-		{"k 15 30 0", "period: 0; must be 1 to 31622400"},
-		{"k 15 30 99999999", "period: 99999999; must be 1 to 31622400"},
+		{"k 15 30 0", "period in seconds: 0; must be 1 to 31622400"},
+		{"k 15 30 99999999", "period in seconds: 99999999; must be 1 to 31622400"},
 		{"k 15 30 60 -1", "quantity: -1; must be 0 to 4398046511104"},
-		{"k 15 30 x", "period: x; must be 1 to 31622400"},
+		{"k 15 30 x", "period in seconds: x; must be 1 to 31622400"},
 		{"k 15 30", "wrong number of arguments for 'cl.throttle' command; usage: CL.THROTTLE key max_burst count_per_period period [quantity]"},
 		{"k 15 30 60 1 1", "wrong number of arguments for 'cl.throttle' command; usage: CL.THROTTLE key max_burst count_per_period period [quantity]"},
 	} {

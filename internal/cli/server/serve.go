@@ -212,7 +212,11 @@ func (o *serveOptions) run(ctx context.Context, stdout, stderr io.Writer) error 
 		secured = "no TLS"
 	}
 	fmt.Fprintf(stdout, "quorate %s: node %s of cluster %s\n", build.Version, settings.Node, settings.Cluster)
-	fmt.Fprintf(stdout, "HTTP %s  gRPC %s  peers %s  %s  data %s\n", ports.http.Addr(), ports.grpc.Addr(), ports.peer.Addr(), secured, settings.Data)
+	redis := ""
+	if settings.Redis != "" {
+		redis = "  Redis " + settings.Redis
+	}
+	fmt.Fprintf(stdout, "HTTP %s  gRPC %s  peers %s%s  %s  data %s\n", ports.http.Addr(), ports.grpc.Addr(), ports.peer.Addr(), redis, secured, settings.Data)
 	fmt.Fprintf(stdout, "console %s\n", consoleURL(ports.http.Addr().String(), sec.on()))
 	go gcpace.Run(ctx)
 	go seedLimits(ctx, in.node, settings, limits, log)
