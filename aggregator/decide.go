@@ -522,11 +522,15 @@ func (b *bucket) decided(now quota.Time, l *quota.Limit, why quota.Why, allowed 
 			d.RetryAfter = busy
 		}
 	default:
-		m := b.meter(now, l, est)
+		m, at := b.meter(now, l, est)
 		t := l.First()
-		d.ResetAfter = m.ResetAfter(now, &t)
+		d.ResetAfter = m.ResetAfter(at, &t)
+		if l.Kind == quota.SlidingWindow {
+			// The slope is rounded down to units per second. What that leaves until the next window counts as returned.
+			d.ResetAfter = m.TimeFor(at, &t, est, l.BurstUnits()-quota.Units(l.Rate.Per/time.Second)-2)
+		}
 		if d.RetryAfter = 0; !allowed {
-			d.RetryAfter = max(m.TimeFor(now, &t, est, cost), spacing)
+			d.RetryAfter = max(m.TimeFor(at, &t, est, cost), spacing)
 		}
 	}
 	return d

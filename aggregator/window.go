@@ -40,8 +40,8 @@ func (b *bucket) adopt(now quota.Time, l *quota.Limit) {
 	b.endWindow(now, old)
 	was, is := old.First(), l.First()
 	est := b.estimate(now, old, false)
-	m := b.meter(now, old, est)
-	m.Retier(now, &was, &is)
+	m, at := b.meter(now, old, est)
+	m.Retier(at, &was, &is)
 	b.est, b.estAt = m.Level(), now
 	b.level += m.Level() - est
 	if l.Ceiling == quota.Hard && (l.Burst < old.Burst || l.Rate.PerSecond() < old.Rate.PerSecond()) {
@@ -118,10 +118,15 @@ func (b *bucket) gains(l *quota.Limit) quota.Units {
 	return 0
 }
 
-// meter returns a meter with the estimate as its level.
-func (b *bucket) meter(now quota.Time, l *quota.Limit, est quota.Units) limiter.Meter {
-	t := l.First()
-	return limiter.RestoreMeter(&t, est, now, b.since, b.slope, now)
+// meter returns a meter with the estimate as its level, and the time on its clock. With a window that is the leader's
+// clock, by which the window begins and ends.
+func (b *bucket) meter(now quota.Time, l *quota.Limit, est quota.Units) (limiter.Meter, quota.Time) {
+	t, at := l.First(), now
+	if b.until != 0 {
+		at = now - (b.since - b.win)
+	}
+	from := max(at, b.win)
+	return limiter.RestoreMeter(&t, est, from, b.win, b.slope, from), at
 }
 
 // window returns the start of the bucket's window on the leader's clock; 0 without a window, or without a level.
