@@ -41,7 +41,9 @@ type source struct {
 
 func (r *run) startLoad(i int) {
 	s := &source{Load: r.Loads[i], r: r, rng: rand.New(rand.NewPCG(r.Seed, 1000+uint64(i)))}
-	s.Clump, s.Cost = max(s.Clump, 1), max(s.Cost, 1)
+	if s.Clump, s.Cost = max(s.Clump, 1), max(s.Cost, 1); s.Look {
+		s.Cost = 0
+	}
 	if s.To == 0 {
 		s.To = math.MaxInt64
 	}

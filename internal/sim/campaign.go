@@ -10,15 +10,15 @@ import (
 )
 
 // Draws is the version of [Campaign]: a seed makes another scenario in each version.
-const Draws = 6
+const Draws = 7
 
 // Campaign makes a random scenario from a seed, the same one each time: limits of every kind, from
 // one token a second to thousands, on 1 to 50 nodes; loads that are even, skewed, moving or bursty,
 // with requests of one token, many, or a part of the burst, single or in clumps; a network that
 // loses, repeats and reorders messages; clocks that differ and drift; and nodes that die, restart,
-// pause, are suspended, slow, cut off or behind refused connections. Every scenario can be written
-// as a scenario file, and [Judge] plays it. A change of what is drawn must increment [Draws].
-// Campaign is not safe for concurrent use.
+// pause, are suspended, slow, cut off or behind refused connections. Some have what more adds. Every
+// scenario can be written as a scenario file, and [Judge] plays it. A change of what is drawn must
+// increment [Draws]. Campaign is not safe for concurrent use.
 func Campaign(seed uint64) Scenario {
 	d := draw{rand.New(rand.NewPCG(seed, 13))}
 	s := Scenario{
@@ -37,12 +37,84 @@ func Campaign(seed uint64) Scenario {
 		draw{rand.New(rand.NewPCG(seed, 16))}.absences(&s)
 	}
 	draw{rand.New(rand.NewPCG(seed, 17))}.parts(&s)
+	loaded := s.Duration
 	if s.Limit.Endures() && d.chance(3) {
 		d.outlive(&s)
 	} else if d.chance(2) {
 		d.tail(&s, settle)
 	}
+	draw{rand.New(rand.NewPCG(seed, 18))}.more(&s, loaded)
 	return s
+}
+
+// more adds to some scenarios large amounts, a busy leader, members that join, leaders that hand
+// over, clocks that are set, changes of where the limit is decided, and nodes that read what remains.
+// The faults are before until.
+func (d draw) more(s *Scenario, until time.Duration) {
+	moment := func() time.Duration {
+		return time.Duration(100+d.IntN(int(until.Milliseconds())-100)) * time.Millisecond
+	}
+	if d.chance(8) && s.Limit.Kind != quota.Concurrency {
+		d.bytes(s, pick[int64](d, 1e3, 1e6, 1e9))
+	}
+	if d.chance(6) {
+		s.PerEntry = pick[time.Duration](d, 20, 100, 300, 1000) * time.Microsecond
+	}
+	if d.chance(6) && s.Nodes > 1 {
+		for n := range 1 + d.IntN(max(1, s.Nodes/2)) {
+			s.Faults = append(s.Faults, Fault{At: moment(), Kind: Join, Nodes: []int{s.Nodes - n}})
+		}
+	}
+	if d.chance(6) && s.Nodes > 1 {
+		for range 1 + d.IntN(3) {
+			s.Faults = append(s.Faults, Fault{At: moment(), Kind: Move, Nodes: []int{1 + d.IntN(s.Nodes)}})
+		}
+	}
+	if d.chance(6) {
+		for range 1 + d.IntN(3) {
+			f := Fault{At: moment(), Kind: Clock, Delay: pick[time.Duration](d, -5000, -1000, -400, -100, 100, 400, 1000, 5000) * time.Millisecond}
+			if f.Leader = d.chance(2); !f.Leader {
+				f.Nodes = d.some(s.Nodes)
+			}
+			s.Faults = append(s.Faults, f)
+		}
+	}
+	if d.chance(5) && s.Keys.Count <= 1 { // nodes apply changes to their keys in an order of their own
+		for range 1 + d.IntN(6) {
+			d.switched(s, moment())
+		}
+	}
+	if d.chance(3) {
+		s.Loads = append(s.Loads, Load{Look: true, Rate: pick[float64](d, 5, 30, 150), Spread: d.spread(s.Nodes), Cost: 1, Clump: 1})
+	}
+}
+
+// bytes multiplies the limit and the costs, which then are no round numbers.
+func (d draw) bytes(s *Scenario, by int64) {
+	tiers := s.Limit.Tiers()
+	for _, t := range tiers {
+		if max(t.Burst, t.Rate.Tokens) > quota.MaxTokens/100/by {
+			return // the sum of all admissions must be countable too
+		}
+	}
+	for i := range tiers {
+		tiers[i].Burst *= by
+		tiers[i].Rate.Tokens *= by
+	}
+	s.Limit.SetFirst(tiers[0])
+	s.Limit.More = tiers[1:]
+	for i := range s.Loads {
+		l := &s.Loads[i]
+		l.Cost = l.Cost*by - d.Int64N(by/2)
+	}
+}
+
+// switched changes where the limit is decided, if that is possible.
+func (d draw) switched(s *Scenario, at time.Duration) {
+	l := s.Limit
+	if l.Decide = pick(d, quota.Decides()...); l.MaxDebt == 0 && l.Validate() == nil {
+		s.Faults = append(s.Faults, Fault{At: at, Kind: Switch, Decide: l.Decide})
+	}
 }
 
 // draw is the source of a scenario's random choices.

@@ -44,7 +44,7 @@ func TestAskAfterFirstGrant(t *testing.T) {
 // TestCampaignDraws checks that a seed always draws the same scenario, that every scenario is
 // valid, and that the seeds cover all kinds.
 func TestCampaignDraws(t *testing.T) {
-	kinds, faults := map[quota.Kind]int{}, map[FaultKind]int{}
+	kinds, faults, more := map[quota.Kind]int{}, map[FaultKind]int{}, map[string]int{}
 	for seed := range uint64(1000) {
 		s := Campaign(seed)
 		if !reflect.DeepEqual(s, Campaign(seed)) {
@@ -57,9 +57,12 @@ func TestCampaignDraws(t *testing.T) {
 		for _, f := range s.Faults {
 			faults[f.Kind]++
 		}
+		for _, x := range Traits(&s) {
+			more[x.Name]++
+		}
 	}
-	if len(kinds) < 6 || len(faults) < 5 {
-		t.Errorf("kinds %v, faults %v: not all are drawn", kinds, faults)
+	if len(kinds) < 6 || len(faults) < 11 || more["looks"] < 100 || more["busy leader"] < 100 || more["cost of 400 and more"] < 100 {
+		t.Errorf("kinds %v, faults %v, traits %v: not all are drawn", kinds, faults, more)
 	}
 }
 

@@ -1,6 +1,6 @@
 // Package sim runs the real leader and aggregator code in virtual time: N members, one range, many
 // keys; a network with delay, jitter, loss, repetition, reordering and partitions; nodes that die,
-// restart, pause, and whose clocks drift; and a log in place of Raft's. A run is determined by its
+// restart, pause, and whose clocks drift; nodes that join; and a log in place of Raft's. A run is determined by its
 // seed.
 //
 // [Run] plays a [Scenario] and compares admissions, key by key, with one central limiter that sees
@@ -12,9 +12,10 @@
 // Every decision is made by the aggregator, every grant by the ledger. What package cluster does
 // around them is simulated here in short form:
 //
+//   - looks.go: whether what nodes answer without a use swings;
 //   - node.go: a process, with its clock, its inbox while it is paused, and its timers;
 //   - member.go: the member loop. A node without open keys sleeps until the next request, so that a log of
-//     days is played in seconds;
+//     days is played in seconds. With [Scenario.PerEntry] messages wait until their leader has time;
 //   - clients.go: processes one level below the nodes, with real aggregators, attached to the real client ledger of
 //     a node by streams that may break;
 //   - requests.go: requests, waits for grants, decide requests;
@@ -25,7 +26,7 @@
 //     paused leader steps down when it resumes and learns of the next one;
 //   - log.go: a checkpoint commits a little after its proposal if the proposer's term is still the newest and
 //     it reaches a majority; otherwise it is proposed again. The next leader starts from what is committed;
-//   - faults.go: faults and their times. A leader suspects a node one delay after its process has ended, or
+//   - faults.go: faults and their times, members that join, and changes of where the limit is decided. A leader suspects a node one delay after its process has ended, or
 //     its connections are refused, if it can reach that node's machine; never because a node is silent. It
 //     knows of a death (MemberGone) one delay after the next process has started;
 //   - arrivals.go: requests. Each load has its own random numbers, so all algorithms see the same requests;

@@ -73,11 +73,11 @@ func (w *watch) play() {
 // fair reports whether the fair-share property applies to the scenario.
 func (j *judge) fair() bool {
 	for i := range j.Loads {
-		if l := &j.Loads[i]; l.Clump > 1 || l.Cost > 1 {
+		if l := &j.Loads[i]; !l.Look && (l.Clump > 1 || l.Cost > 1) {
 			return false
 		}
 	}
-	return j.Limit.Kind == quota.TokenBucket && len(j.tiers) == 1 && j.Keys.Count <= 1 && j.Nodes > 1 && !j.asks()
+	return j.Limit.Kind == quota.TokenBucket && len(j.tiers) == 1 && j.Keys.Count <= 1 && j.Nodes > 1 && !j.asks && j.waited <= j.Sync
 }
 
 // starving requires that no node that can be served gets less than a part of its fair share: of

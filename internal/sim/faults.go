@@ -2,6 +2,7 @@ package sim
 
 import (
 	"slices"
+	"time"
 
 	"github.com/quorate/quorate/internal/quota"
 )
@@ -29,6 +30,18 @@ func (r *run) fault(f *Fault) {
 		return
 	case Refuse:
 		r.refuse(targets, f.For)
+		return
+	case Join:
+		r.join(targets)
+		return
+	case Move:
+		r.move(targets)
+		return
+	case Clock:
+		r.setClocks(targets, f.Delay)
+		return
+	case Switch:
+		r.decideAt(f.Decide)
 		return
 	}
 	if f.For <= 0 {
@@ -111,7 +124,7 @@ func (r *run) kill(n *node) {
 
 // restart starts a new process of a node, without state. Leaders that it can reach tell it so.
 func (r *run) restart(n *node) {
-	if !n.dead {
+	if !n.dead || r.absent(n) && n.removed {
 		return
 	}
 	r.boot(n, 0)
@@ -123,5 +136,85 @@ func (r *run) restart(n *node) {
 			r.tellGone(s, n)
 			r.announceTo(r.side, s, n)
 		}
+	}
+}
+
+// absent reports whether a node is not in the cluster yet.
+func (r *run) absent(n *node) bool { return n.inc == 0 }
+
+// join makes nodes members of the cluster: their processes start, and they vote. The others learn of
+// it one after another.
+func (r *run) join(nodes []*node) {
+	for _, n := range nodes {
+		if r.absent(n) {
+			n.removed = false
+			r.restart(n)
+		}
+	}
+	r.watch()
+	r.tellAll(func(n *node) { n.agg.SetNodes(r.members()) }, func(s *leadership) { s.ledger.SetNodes(r.members()) })
+}
+
+// members returns the number of nodes in the cluster.
+func (r *run) members() (count int) {
+	for i := range r.Nodes {
+		if !slices.Contains(r.joining, i+1) || i < len(r.nodes) && !r.absent(r.nodes[i]) {
+			count++
+		}
+	}
+	return count
+}
+
+// move lets the leader hand over to the first of the nodes, if that node can lead.
+func (r *run) move(to []*node) {
+	if r.baseline != nil {
+		return
+	}
+	s := r.newest()
+	if len(to) == 0 || s.ledger == nil || r.vacant || to[0] == s.node || !r.canLead(to[0]) {
+		return
+	}
+	r.over(s)
+	r.replace(to[0].i, 2*r.Delay)
+}
+
+// decideAt changes where the limit is decided.
+func (r *run) decideAt(where quota.Decide) {
+	if r.baseline != nil {
+		return
+	}
+	l := r.limits.All()[0]
+	l.Decide = where
+	limits, err := quota.NewLimits(r.limits.Version+1, []quota.Limit{l})
+	if err != nil {
+		panic(err)
+	}
+	r.limits = limits
+	r.tellAll(func(n *node) { n.agg.SetLimits(n.clock(), r.limits) }, func(s *leadership) { s.ledger.SetLimits(s.node.clock(), r.limits) })
+}
+
+// tellAll applies a change to nodes, and to the leaders on them, up to 300 ms apart. A node without a
+// majority learns of it later.
+func (r *run) tellAll(member func(*node), lead func(*leadership)) {
+	if r.baseline != nil {
+		return
+	}
+	for _, n := range r.nodes {
+		var tell func()
+		later := func() { r.onNode(r.now.Add(time.Duration(r.side.IntN(300))*time.Millisecond), n, timer, tell) }
+		tell = func() {
+			if !r.majority(n) {
+				later()
+				return
+			}
+			n.heard++
+			member(n)
+			for i := range r.terms {
+				if s := &r.terms[i]; s.node == n && s.ledger != nil {
+					lead(s)
+				}
+			}
+		}
+		later()
 	}
 }

@@ -68,7 +68,7 @@ func (r *run) proveBacked(s *leadership, k quota.Key) {
 func (r *run) fast() quota.Units {
 	most := quota.Time(0)
 	for _, n := range r.nodes {
-		most = max(most, n.gained(r.now-r.Start))
+		most = max(most, n.gained(r.now-r.Start)+max(0, n.follows(r.now)))
 	}
 	return quota.Units(float64(r.Limit.Rate.PerSecond()) * time.Duration(most).Seconds())
 }

@@ -21,12 +21,13 @@ const (
 	SoftBound  Property = "soft_bound" // a soft limit is exceeded by at most what internal/bound states for the situation
 	CountsOnce Property = "counts"     // admissions are booked exactly once: without faults, and for durable limits
 	LearnsSoon Property = "learning"   // a leader's successor has learned within two sync intervals; after one death, without loss
+	Monotone   Property = "monotone"   // while only time passes, a node never answers that less remains, or a later reset; see looks.go
 	NoStarving Property = "starvation" // no node that can be served gets less than 30 % of its fair share for two seconds; see fair.go
 )
 
 // Properties returns all properties.
 func Properties() []Property {
-	return []Property{NoPanic, Invariants, HardExact, SoftBound, CountsOnce, LearnsSoon, NoStarving}
+	return []Property{NoPanic, Invariants, HardExact, SoftBound, CountsOnce, LearnsSoon, Monotone, NoStarving}
 }
 
 // Breach is a property that did not hold.
@@ -74,6 +75,7 @@ func Judge(s Scenario) (v Verdict) {
 	j.soft()
 	j.counts()
 	j.learning()
+	j.monotone()
 	j.starving(w)
 	return v
 }
@@ -96,15 +98,32 @@ func (j *judge) invariants() {
 	j.holds(Invariants, len(j.res.Violations) == 0, "%q", j.res.Violations)
 }
 
-// asks reports whether all decisions come from the leader.
-func (j *judge) asks() bool { return j.Limit.AsksLeader() }
+// harmed returns the number of faults by which nodes or messages are lost.
+func (j *judge) harmed() (count int) {
+	for i := range j.Faults {
+		if !j.Faults[i].Kind.harmless() {
+			count++
+		}
+	}
+	return count
+}
+
+// set returns by how much the clocks of two nodes can differ at most because they were set.
+func (j *judge) set() (most time.Duration) {
+	for i := range j.Faults {
+		if f := &j.Faults[i]; f.Kind == Clock {
+			most += f.Delay.Abs()
+		}
+	}
+	return most
+}
 
 // comparable reports whether the excess is meaningful. A periodic window begins with the first use
 // that a leader learns of, and other windows follow its clock, so they match the envelope's only if
 // clocks agree.
 func (j *judge) comparable() bool {
 	for _, t := range j.tiers {
-		if t.Kind == quota.PeriodicRefill || t.Kind.Windowed() && (j.Skew > 0 || j.Drift > 0) {
+		if t.Kind == quota.PeriodicRefill || t.Kind.Windowed() && (j.Skew > 0 || j.Drift > 0 || j.set() > 0) {
 			return false
 		}
 	}
@@ -116,11 +135,11 @@ func (j *judge) comparable() bool {
 func (j *judge) hard() {
 	switch l := &j.Limit; {
 	case l.Ceiling != quota.Hard || !j.comparable():
-	case l.Kind == quota.Concurrency && len(j.Faults) > 0: // what is in flight dies with its node
+	case l.Kind == quota.Concurrency && j.harmed() > 0: // what is in flight dies with its node
 	default:
-		most, excess := Exact, j.res.Excess
+		most, excess := max(Exact, float64(l.Burst)*1e-9), j.res.Excess
 		if j.Skew < time.Hour { // of each change, what the leaders' clocks differ by beyond what they may
-			most += rateOf(l) * max(0, j.Skew-leader.MaxOffset).Seconds() * float64(len(j.terms)-1)
+			most += rateOf(l) * max(0, max(0, j.Skew)+j.set()-leader.MaxOffset).Seconds() * float64(len(j.terms)-1)
 		}
 		most += rateOf(l) * j.fast().Seconds()
 		j.Most, j.Judged = most, excess
@@ -133,7 +152,7 @@ func (j *judge) fast() (most time.Duration) {
 	for _, n := range j.nodes {
 		most = max(most, time.Duration(n.gained(quota.Time(j.Duration))))
 	}
-	return most
+	return most + min(j.set(), j.Duration*steer/1e6)
 }
 
 func rateOf(l *quota.Limit) float64 { return float64(l.Rate.PerSecond()) / float64(quota.Token) }
@@ -151,6 +170,7 @@ func (j *judge) spread() time.Duration {
 	if j.Near { // the leader's own node receives it at once
 		d += j.Delay
 	}
+	d += j.waited
 	return min(2*d, askWait)
 }
 
@@ -175,24 +195,25 @@ func (j *judge) soft() {
 		return
 	}
 	c := stated.Cluster{
-		Nodes: j.Nodes, Delay: j.Delay + j.spread(), Sync: j.Sync, Lease: lease, Election: j.Election, CutOff: j.Duration,
+		Nodes: j.Nodes, Delay: j.Delay + j.spread() + j.waited, Sync: j.Sync, Lease: lease, Election: j.Election, CutOff: j.Duration,
 	}
 	name, times := j.situation(), 1.0
 	if name == stated.CutOff { // it is of one process
 		times = float64(j.processes())
 	}
 	top := 0.0
-	for _, t := range j.tiers {
-		l := j.Limit
-		l.SetFirst(t)
-		for _, b := range stated.Of(&l, c) {
-			if b.Name == name {
-				top = max(top, times*b.Worst)
+	for _, l := range j.modes() {
+		for _, t := range j.tiers {
+			l.SetFirst(t)
+			for _, b := range stated.Of(&l, c) {
+				if b.Name == name {
+					top = max(top, times*b.Worst)
+				}
 			}
 		}
 	}
 	worst := max(top, Exact)
-	if j.Limit.MayAsk() {
+	if j.mayAsk {
 		worst += j.bunched()
 	}
 	j.Most, j.Judged = worst, j.res.Excess
@@ -204,7 +225,7 @@ func (j *judge) soft() {
 func (j *judge) processes() int {
 	n := j.Nodes
 	for _, o := range j.nodes {
-		n += int(o.inc) - 1
+		n += max(0, int(o.inc)-1)
 	}
 	return n
 }
@@ -216,15 +237,18 @@ const lease = 3 * time.Second
 // repeated loss of messages a node may be cut off. A decide request without an answer in time,
 // because no leader is known yet, is decided as by a node that is cut off.
 func (j *judge) situation() string {
-	if j.Limit.AsksLeader() && j.res.Alone > 0 {
+	if j.asks && j.res.Alone > 0 {
 		return stated.CutOff
 	}
 	deaths := 0
 	for i := range j.Faults {
-		if f := &j.Faults[i]; f.Kind != Kill || f.For > 0 {
+		switch f := &j.Faults[i]; {
+		case f.Kind.harmless():
+		case f.Kind == Move || f.Kind == Kill && f.For == 0:
+			deaths++
+		default:
 			return stated.CutOff // also of a process that starts again
 		}
-		deaths++
 	}
 	switch {
 	case j.Loss > 0 || j.Repeat > 0 || deaths > 1 || deaths == 1 && j.Nodes < 3:
@@ -240,6 +264,9 @@ func (j *judge) quietFor() time.Duration {
 	last := time.Duration(0)
 	for i := range j.Loads {
 		to := j.Loads[i].To
+		if j.Loads[i].Look {
+			continue
+		}
 		if to == 0 {
 			to = j.Duration
 		}
@@ -247,7 +274,7 @@ func (j *judge) quietFor() time.Duration {
 	}
 	for i := range j.Faults {
 		f := &j.Faults[i]
-		if f.For == 0 && f.Kind != Heal {
+		if f.For == 0 && f.Kind != Heal && f.Kind != Move && !f.Kind.harmless() {
 			return 0 // it never ends
 		}
 		last = max(last, f.At+f.For)
@@ -262,9 +289,10 @@ func (j *judge) counts() {
 	}
 	quiet := j.quietFor()
 	switch {
-	case len(j.terms) == 1 && len(j.Faults) == 0 && quiet >= settle:
+	case j.waited > askWait: // it remembers the last answers only, and cannot take back older ones
+	case len(j.terms) == 1 && j.harmed() == 0 && quiet >= settle:
 		j.holds(CountsOnce, j.res.Lost == 0, "%d of %d admitted tokens are not in the books", j.res.Lost, j.res.Admitted)
-	case j.Limit.Endures() && !(j.asks() && j.Limit.Ceiling == quota.Hard) && quiet >= 10*time.Second && j.long():
+	case j.Limit.Endures() && !(j.asks && j.Limit.Ceiling == quota.Hard) && quiet >= 10*time.Second && j.long():
 		j.endured()
 	}
 }
@@ -299,6 +327,14 @@ func (j *judge) learning() {
 	if back := j.Faults[0].For; back > 0 && back < j.Election+time.Second {
 		return // it comes back in time, and is waited for
 	}
-	most := j.Election + 2*j.Sync + 4*(j.Delay+j.spread())
+	most := j.Election + 2*j.Sync + 4*(j.Delay+j.spread()+j.waited)
 	j.holds(LearnsSoon, j.res.Learned <= most, "learned %v after the death, at most %v", j.res.Learned, most)
+}
+
+// monotone requires that looks at a node show no less, and no later reset, while only time passes. Of
+// several tiers an answer describes the one with the least; a node that is cut off knows no level.
+func (j *judge) monotone() {
+	if j.looks > 0 && len(j.tiers) == 1 && j.harmed() == 0 && j.Loss == 0 && j.set() == 0 {
+		j.holds(Monotone, len(j.swings) == 0, "%d pairs of looks: %q", j.looks, j.swings)
+	}
 }

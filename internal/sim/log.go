@@ -69,7 +69,7 @@ func (r *run) levels(n *node) []quota.KeyLevel {
 	out := make([]quota.KeyLevel, len(all))
 	for i, e := range all {
 		shift(&e.KeyLevel, r.wall(n))
-		e.Applied = n.local(n.applied(e.at, r.Delay))
+		e.Applied = n.local(n.applied(e.at, r.Delay)) + n.follows(r.now)
 		out[i] = e.KeyLevel
 	}
 	return out

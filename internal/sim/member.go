@@ -43,18 +43,20 @@ func (r *run) report(n *node, rep quota.Report) {
 		case r.PerEntry == 0:
 			r.receive(s, n, inc, rep)
 		default:
-			r.line(s, n, inc, rep)
+			r.line(s, len(rep.Entries), func(s *leadership) { r.receive(s, n, inc, rep) })
 		}
 	})
 }
 
-// line queues a report at a leader that needs time for each entry.
-func (r *run) line(s *leadership, n *node, inc quota.Incarnation, rep quota.Report) {
-	s.free = max(s.free, r.now).Add(time.Duration(len(rep.Entries)) * r.PerEntry)
+// line queues a message at a leader that needs time for each entry.
+func (r *run) line(s *leadership, entries int, f func(*leadership)) {
+	s.free = max(s.free, r.now).Add(time.Duration(entries) * r.PerEntry)
 	r.res.Backlog = s.free.Sub(r.now)
+	r.waited = max(r.waited, r.res.Backlog)
+	term := s.term
 	r.onNode(s.free, s.node, timer, func() {
-		if s := r.leadershipOf(rep.Term); s != nil {
-			r.receive(s, n, inc, rep)
+		if s := r.leadershipOf(term); s != nil {
+			f(s)
 		}
 	})
 }
@@ -99,6 +101,7 @@ func (r *run) grant(s *leadership, n *node, g quota.Grant) {
 		if r.heard != nil {
 			r.heard(n, nil, &g)
 		}
+		n.heard++
 		n.agg.Apply(n.clock(), unnamed(g))
 		r.unpark(n)
 		r.moved(n)

@@ -90,7 +90,7 @@ func (r *run) part(groups [][]int, d time.Duration) {
 	if d > 0 {
 		r.after(d, func() {
 			if r.parted == this {
-				r.join()
+				r.unite()
 			}
 		})
 	}
@@ -137,11 +137,11 @@ func (r *run) heal() {
 	for _, n := range r.nodes {
 		n.slow, n.slowed, n.refused = 0, 0, 0
 	}
-	r.join()
+	r.unite()
 }
 
-// join ends all partitions. Nodes that can communicate again learn who leads and who is dead.
-func (r *run) join() {
+// unite ends all partitions. Nodes that can communicate again learn who leads and who is dead.
+func (r *run) unite() {
 	r.parted++
 	for _, n := range r.nodes {
 		n.group = 0
@@ -192,12 +192,13 @@ func (r *run) beacon(s *leadership) {
 // announceTo announces the leader of a term to a node.
 func (r *run) announceTo(rng *rand.Rand, s *leadership, n *node) {
 	lead, term := s.node, s.term
-	if leaderOf(n) >= term && !r.leadsBefore(n, term) {
+	if n.dead || leaderOf(n) >= term && !r.leadsBefore(n, term) {
 		return // it would be no news
 	}
 	r.announce(rng, lead, n, func() {
 		r.follow(n, term)
 		if term > leaderOf(n) {
+			n.heard++
 			n.agg.SetLeader(0, lead.id, term)
 			r.pump(n)
 		}

@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"slices"
 	"strconv"
 	"time"
 
@@ -26,7 +27,7 @@ type node struct {
 	journal *journal
 
 	dead, paused bool
-	removed      bool // no longer a voter
+	removed      bool // not a voter any more, or not yet
 	waiting      []event
 	waits        [3]int // number of queued events by class
 	group        int    // group of the partition; 0 for unlisted nodes
@@ -36,7 +37,12 @@ type node struct {
 	alone        quota.Time    // since when it reaches no majority; 0 if it does
 	slow         time.Duration // additional delay of each message
 	slowed       int           // number of the slow link that applies
-	refused      int           // number of the refusal that applies; 0 for none
+	set          quota.Time    // how far its wall clock has been set
+	steered      quota.Time    // how much of that its process had followed at steeredAt
+	steeredAt    quota.Time
+	heard        int             // messages and changes that it has received
+	seen         map[string]seen // by key, the last look at it
+	refused      int             // number of the refusal that applies; 0 for none
 
 	// The node learned at missedTo of what was committed between the two.
 	missedFrom, missedTo quota.Time
@@ -64,13 +70,20 @@ func (r *run) newNode(i int) *node {
 	if most := int64(r.Drift * float64(time.Second)); most > 0 {
 		n.drift = r.side.Int64N(2*most+1) - most
 	}
-	r.boot(n, time.Duration(r.rng.Int64N(int64(r.Sync))))
+	phase := time.Duration(r.rng.Int64N(int64(r.Sync)))
+	if n.dead = slices.Contains(r.joining, i+1); n.dead {
+		n.removed = true
+		return n
+	}
+	r.boot(n, phase)
 	return n
 }
 
 // boot starts the node's process. phase is the age of its timers.
 func (r *run) boot(n *node, phase time.Duration) {
 	n.inc++
+	n.heard++
+	n.steered, n.steeredAt = n.set, r.now // a process starts with the wall clock
 	n.clock = r.clockOf(n)
 	if n.journal == nil {
 		n.journal = newJournal()
@@ -82,7 +95,7 @@ func (r *run) boot(n *node, phase time.Duration) {
 		return
 	}
 	n.agg = aggregator.New(aggregator.Config{
-		Self: n.id, Incarnation: n.inc, Nodes: r.Nodes, Ranges: 1, Sync: r.Sync, MaxKeys: r.MaxKeys, MaxEntries: r.Entries, Journal: n.journal, Known: forever,
+		Self: n.id, Incarnation: n.inc, Nodes: r.members(), Ranges: 1, Sync: r.Sync, MaxKeys: r.MaxKeys, MaxEntries: r.Entries, Journal: n.journal, Known: forever,
 	}, n.clock()-quota.Time(phase))
 	n.agg.SetLimits(n.clock(), r.limits)
 	n.agg.Recovered(n.journal.earlier())
@@ -116,9 +129,26 @@ func (r *run) clockOf(n *node) aggregator.Clock {
 	began, slept := n.local(r.now), n.sleep(r.now)
 	c := elapsed.Of(time.Time{}, func() (int64, time.Duration) {
 		at := n.local(r.now)
-		return int64(at), at.Sub(began) - (n.sleep(r.now) - slept)
+		return int64(at + n.set), at.Sub(began) - (n.sleep(r.now) - slept)
 	}, func() (time.Duration, bool) { return time.Duration(n.local(r.now)), true })
-	return func() quota.Time { return began.Add(c.Since()) }
+	return func() quota.Time { return began.Add(c.Since()) + n.follows(r.now) }
+}
+
+// setClocks sets the wall clocks of nodes.
+func (r *run) setClocks(nodes []*node, by time.Duration) {
+	for _, n := range nodes {
+		n.steered, n.steeredAt = n.follows(r.now), r.now
+		n.set += quota.Time(by)
+	}
+}
+
+// steer is how fast a process's clock follows its wall clock, as in package clock of cluster.
+const steer = 5000 // parts per million
+
+// follows returns how much of what the wall clock was set by the process's clock has at a time.
+func (n *node) follows(at quota.Time) quota.Time {
+	most := (at - n.steeredAt) * steer / 1e6
+	return n.steered + min(max(n.set-n.steered, -most), most)
 }
 
 // sleep returns how long the machine has been suspended so far.
@@ -132,7 +162,19 @@ func (n *node) sleep(now quota.Time) time.Duration {
 // timeOf returns the first moment, or one shortly after it, at which the process's clock shows t,
 // unless the machine is suspended before.
 func (r *run) timeOf(n *node, t quota.Time) quota.Time {
-	return n.trueTime(t + n.local(r.now) - n.clock())
+	ahead := n.clock() - n.local(r.now) - n.follows(r.now)
+	at := n.trueTime(t - ahead - n.follows(r.now))
+	if n.set == n.steered {
+		return at
+	}
+	shown := func() quota.Time { return n.local(at) + ahead + n.follows(at) }
+	for range 3 { // what is left over shrinks by the rate of the steering each time
+		at -= shown() - t
+	}
+	for shown() < t {
+		at++
+	}
+	return at
 }
 
 // trueTime returns the first moment, or one shortly after it, at which the machine's wall clock

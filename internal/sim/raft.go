@@ -49,7 +49,9 @@ func (r *run) elect(i int) bool {
 	}
 	ids := make([]quota.NodeID, 0, len(r.nodes))
 	for _, n := range r.nodes {
-		ids = append(ids, n.id)
+		if !r.absent(n) {
+			ids = append(ids, n.id)
+		}
 	}
 	term := r.log.elect()
 	ledger := leader.New(leader.Config{Sync: r.Sync, MaxKeys: r.MaxKeys}, 0, term, lead.id, ids, r.limits, r.levels(lead), lead.clock())
@@ -156,7 +158,10 @@ func (r *run) watch() {
 
 // vacate replaces the newest leader after the election timeout. If no node can be elected then, the
 // next change tries again.
-func (r *run) vacate(next int) {
+func (r *run) vacate(next int) { r.replace(next, r.Election) }
+
+// replace is vacate with another time until the election.
+func (r *run) replace(next int, after time.Duration) {
 	s := r.newest()
 	if r.killed == 0 {
 		r.killed, r.killedTerm = r.now, s.term
@@ -164,7 +169,7 @@ func (r *run) vacate(next int) {
 	r.vacant = true
 	r.watchN++
 	this, term := r.watchN, s.term
-	r.after(r.Election, func() {
+	r.after(after, func() {
 		if r.watchN != this {
 			return
 		}
@@ -239,7 +244,7 @@ func (r *run) killLeader() {
 // refuses reports whether a connection between two nodes would be refused, because the process has
 // ended or is behind something that refuses.
 func (r *run) refuses(from, to *node) bool {
-	return from != to && r.connected(from, to) && (to.dead || to.refused > 0)
+	return from != to && to.inc > 0 && r.connected(from, to) && (to.dead || to.refused > 0)
 }
 
 // tellSuspect notifies a leader that a node has probably ended, because its connections are

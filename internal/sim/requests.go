@@ -44,6 +44,9 @@ func (r *run) request(n *node, key string, cost int64) {
 
 func (r *run) play(n *node, key string, cost int64) {
 	if r.baseline != nil {
+		if cost == 0 {
+			return
+		}
 		r.count(n, key, cost, r.baseline.decide(n, key, quota.FromTokens(cost)), nil)
 		return
 	}
@@ -96,6 +99,16 @@ func (r *run) unpark(n *node) {
 
 // finish counts a decision and schedules the release of what was acquired.
 func (r *run) finish(n *node, key string, cost int64, d quota.Decision, by []asked) {
+	if cost == 0 {
+		r.looked(n, key, &d)
+		return
+	}
+	if d.Allowed {
+		delete(n.seen, key)
+	}
+	if len(by) > 0 && d.Why != quota.WhyLeader && d.Why != quota.WhyReserved { // the answer came after the limit was switched
+		r.tally(key).unsure = true
+	}
 	r.count(n, key, cost, d, by)
 	if r.Hold == 0 || !d.Allowed {
 		return
@@ -161,7 +174,7 @@ func (r *run) ask(n *node, p parked, c *call) {
 			if s == nil {
 				return
 			}
-			r.answer(s, q, func(a quota.Answer) {
+			tell := func(a quota.Answer) {
 				if first == 0 { // a question that comes again gets the same answer
 					if first = r.now; a.Allowed {
 						r.tally(q.Key.Key).backing.Charge(r.now, q.Cost)
@@ -174,6 +187,7 @@ func (r *run) ask(n *node, p parked, c *call) {
 							if !a.Allowed {
 								r.asking -= q.Cost
 							}
+							n.heard++
 							c.Answer(a)
 							if a.Allowed {
 								_, tier := q.Key.LimitName.Base()
@@ -182,7 +196,12 @@ func (r *run) ask(n *node, p parked, c *call) {
 						})
 					})
 				}
-			})
+			}
+			if r.PerEntry == 0 {
+				r.answer(s, q, tell)
+			} else {
+				r.line(s, 1, func(s *leadership) { r.answer(s, q, tell) })
+			}
 		})
 	}
 	r.onNode(r.now.Add(askWait), n, timer, func() {
@@ -198,7 +217,7 @@ func (r *run) ask(n *node, p parked, c *call) {
 // keepAnswered records when an admission was decided in each tier: now, or earlier by a leader. The time
 // until the caller receives the answer varies.
 func (r *run) keepAnswered(key string, cost quota.Units, by []asked) {
-	if !r.Limit.MayAsk() {
+	if !r.mayAsk {
 		return
 	}
 	for i := range r.tiers {

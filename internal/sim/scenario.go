@@ -74,8 +74,8 @@ type Scenario struct {
 	CheckpointEvery time.Duration
 	// CommitDelay is how long the log takes to commit; 0 is 2 x Delay + 1 ms.
 	CommitDelay time.Duration
-	// PerEntry is how long a leader needs for each entry of a report, one after the other; 0 is no
-	// time.
+	// PerEntry is how long a leader needs for each entry of a report and for each decide request, one
+	// after the other; 0 is no time.
 	PerEntry time.Duration
 	// MaxKeys bounds each node and each ledger; 0 is their default.
 	MaxKeys int
@@ -103,6 +103,7 @@ type Load struct {
 	// Clump is how many requests arrive together at one node; 0 is 1, which is Poisson.
 	Clump int
 	Cost  int64 // of a request, in tokens; 0 is 1
+	Look  bool  // the requests take nothing: they read what remains
 }
 
 // Spread says which nodes get a load. The zero value is all of them, evenly.
@@ -125,7 +126,14 @@ const (
 	Heal      FaultKind = "heal"      // all partitions and slow links end
 	Slow      FaultKind = "slow"      // all messages of the nodes take longer
 	Refuse    FaultKind = "refuse"    // new connections to the nodes are refused, as by a proxy; their own messages arrive
+	Join      FaultKind = "join"      // nodes that were not in the cluster become members of it
+	Move      FaultKind = "move"      // the range's leader hands over to a node
+	Clock     FaultKind = "clock"     // the wall clocks of nodes are set ahead or back
+	Switch    FaultKind = "decide"    // the limit is decided elsewhere from now on
 )
+
+// harmless reports whether no node and no message is lost by it.
+func (k FaultKind) harmless() bool { return k == Join || k == Clock || k == Switch }
 
 // Fault is one event of a scenario.
 type Fault struct {
@@ -135,7 +143,8 @@ type Fault struct {
 	Nodes  []int         // or these, from 1
 	Groups [][]int       // of a partition; unlisted nodes form one group
 	For    time.Duration // duration, for kill until a restart; 0 is permanent
-	Delay  time.Duration // of slow: added to each message
+	Delay  time.Duration // of slow: added to each message; of clock: how far it is set, negative for back
+	Decide quota.Decide  // of decide: where
 }
 
 // Keys are the keys of requests: Count keys, Zipf-distributed with exponent Zipf (0 is uniform).

@@ -32,6 +32,12 @@ type run struct {
 	call      *call                                            // reused for the next decision
 	packed    packed                                           // buffer for counting the bytes of messages
 	slack     quota.Units                                      // yield of the limit during the largest difference of two delays
+	asks      bool                                             // the leader decides all requests, at least for a part of the run
+	mayAsk    bool                                             // the leader decides some requests, at least for a part of the run
+	joining   []int                                            // nodes that are not in the cluster at first
+	waited    time.Duration                                    // the longest wait of a message for its leader's time
+	looks     int                                              // pairs of looks that were compared
+	swings    []string                                         // what two looks showed that must not happen
 	late      time.Duration                                    // time after Duration in which waiting checks are decided
 	heard     func(n *node, rep *quota.Report, g *quota.Grant) // called for every arriving message, with one of the two; may be nil
 	res       Result
@@ -70,6 +76,17 @@ func newRun(s Scenario) *run {
 	def(&r.CheckpointEvery, 750*time.Millisecond)
 	def(&r.CommitDelay, 2*r.Delay+time.Millisecond)
 	r.limits, _ = quota.NewLimits(1, []quota.Limit{s.Limit})
+	for _, l := range s.modes() {
+		r.asks, r.mayAsk = r.asks || l.AsksLeader(), r.mayAsk || l.MayAsk()
+	}
+	for i := range s.Faults {
+		if s.Faults[i].Kind == Join {
+			r.joining = append(r.joining, s.Faults[i].Nodes...)
+		}
+	}
+	if r.members() == 0 { // somebody has to be there first
+		r.joining = nil
+	}
 	r.log = newRangeLog()
 	r.book.init(r)
 	r.slack = quota.Token/100 + quota.Units(float64(r.Limit.Rate.PerSecond())*2*r.varies().Seconds())

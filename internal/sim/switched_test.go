@@ -2,7 +2,6 @@ package sim
 
 import (
 	"math/rand/v2"
-	"slices"
 	"testing"
 	"time"
 
@@ -24,53 +23,24 @@ func TestDecideSwitched(t *testing.T) {
 			s, line := random(seed, c)
 			kills := s.KillLeader > 0
 			stop(&s)
-			s.Duration += 5 * time.Second
-			s.Limit.Decide = quota.AtLeader // so that all admissions are judged by when they were decided
-			r := newRun(s)
 			rng := rand.New(rand.NewPCG(seed, 18))
-			r.start()
-			for at := time.Duration(0); at < s.Duration-5*time.Second; at += time.Duration(50+rng.IntN(1500)) * time.Millisecond {
-				r.after(at, func() {
-					switches++
-					r.decideAt(rng, quota.Decide(rng.IntN(4)))
-				})
+			for at := time.Duration(0); at < s.Duration; at += time.Duration(50+rng.IntN(1500)) * time.Millisecond {
+				s.Faults = append(s.Faults, Fault{At: at, Kind: Switch, Decide: quota.Decide(rng.IntN(4))})
 			}
-			r.until(r.Start.Add(r.Duration + r.late))
-			r.end()
-			if c == quota.Hard && r.res.Excess >= allowed(s) {
-				t.Errorf("%s\n\t%.2f tokens beyond the ceiling", line, r.res.Excess)
+			s.Duration += 5 * time.Second
+			switches += len(s.Faults)
+			res := Run(s)
+			if c == quota.Hard && res.Excess >= allowed(s) {
+				t.Errorf("%s\n\t%.2f tokens beyond the ceiling", line, res.Excess)
 			}
 			// Of more questions than the leader remembers, those whose answers were lost stay booked.
-			if !kills && s.Limit.Rate.Tokens < 1000 && r.res.Lost != 0 {
-				t.Errorf("%s\n\t%d of %d admitted tokens are not in the books", line, r.res.Lost, r.res.Admitted)
+			if !kills && s.Limit.Rate.Tokens < 1000 && res.Lost != 0 {
+				t.Errorf("%s\n\t%d of %d admitted tokens are not in the books", line, res.Lost, res.Admitted)
 			}
-			admitted += r.res.Admitted
+			admitted += res.Admitted
 		}
 	}
 	if switches < 1000 || admitted < 100_000 {
 		t.Errorf("%d changes, %d tokens admitted: too few to say anything", switches, admitted)
-	}
-}
-
-// decideAt changes where the limit is decided. Nodes, and the leaders on them, learn of it one after another.
-func (r *run) decideAt(rng *rand.Rand, where quota.Decide) {
-	l := r.limits.All()[0]
-	l.Decide = where
-	limits, err := quota.NewLimits(r.limits.Version+1, []quota.Limit{l})
-	if err != nil {
-		panic(err)
-	}
-	r.limits = limits
-	for _, n := range r.nodes {
-		r.after(time.Duration(rng.IntN(300))*time.Millisecond, func() {
-			if n.dead || r.limits.Version > limits.Version { // it has learned of a later change, or will
-				return
-			}
-			n.agg.SetLimits(n.clock(), limits)
-			i := slices.IndexFunc(r.terms, func(s leadership) bool { return s.node == n && s.ledger != nil })
-			if i >= 0 {
-				r.terms[i].ledger.SetLimits(n.clock(), limits)
-			}
-		})
 	}
 }

@@ -39,6 +39,7 @@ func Traits(s *Scenario) []Trait {
 	t.add("network", "jitter", s.Jitter > 0)
 	t.add("network", "delay of 5 ms and more", s.Delay >= 5*time.Millisecond)
 	t.add("network", "reports in parts", s.Entries > 0)
+	t.add("network", "busy leader", s.PerEntry > 0)
 	t.add("network", "clocks differ", s.Skew >= 0)
 	t.add("network", "clocks drift", s.Drift > 0)
 	return t.list
@@ -59,6 +60,8 @@ func (t *traits) add(group, name string, has bool) {
 func (t *traits) load(l *Load) {
 	t.add("load", "clumps", l.Clump > 1)
 	t.add("load", "cost above 1", l.Cost > 1)
+	t.add("load", "cost of 400 and more", l.Cost >= 400)
+	t.add("load", "looks", l.Look)
 	t.add("load", "moving", l.Spread.Moving > 0)
 	t.add("load", "skewed", l.Spread.Skew > 0)
 	t.add("load", "one node", len(l.Spread.Nodes) > 0)

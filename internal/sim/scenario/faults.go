@@ -7,13 +7,14 @@ import (
 	"time"
 
 	"github.com/quorate/quorate/config"
+	"github.com/quorate/quorate/internal/quota"
 	"github.com/quorate/quorate/internal/sim"
 )
 
 const faultExample = "{at: 8s, kill: leader}"
 
 // faultFields are the fields of a fault.
-var faultFields = []string{"at*", "kill", "restart", "pause", "suspend", "partition", "heal", "slow", "refuse", "for", "by"}
+var faultFields = []string{"at*", "kill", "restart", "pause", "suspend", "partition", "heal", "slow", "refuse", "join", "move", "clock", "decide", "for", "by"}
 
 // kinds are the kinds of faults, by the field that selects one, with the fields that may accompany
 // it.
@@ -26,6 +27,10 @@ var kinds = []kind{
 	{sim.Heal, nil},
 	{sim.Slow, []string{"by", "for"}},
 	{sim.Refuse, []string{"for"}},
+	{sim.Join, nil},
+	{sim.Move, nil},
+	{sim.Clock, []string{"by"}},
+	{sim.Switch, nil},
 }
 
 type kind struct {
@@ -33,7 +38,7 @@ type kind struct {
 	beside []string
 }
 
-const kindWords = "kill, restart, pause, suspend, partition, heal, slow or refuse"
+const kindWords = "kill, restart, pause, suspend, partition, heal, slow, refuse, join, move, clock or decide"
 
 func (p *parser) faults(v config.Value) {
 	type restart struct {
@@ -70,6 +75,8 @@ func (p *parser) fault(v config.Value) (f sim.Fault, ok bool) {
 	switch f.Kind {
 	case sim.Heal:
 		value.Scalar(healWant, isAll)
+	case sim.Switch:
+		p.decide(value, &f)
 	case sim.Partition:
 		f.Groups = p.groups(value)
 		d.read("heal", func(v config.Value) { p.healed(v, &f) })
@@ -80,11 +87,52 @@ func (p *parser) fault(v config.Value) (f sim.Fault, ok bool) {
 	if d.has("for") && d.has("heal") {
 		d.given["for"].Fault("cannot be combined with heal; choose one")
 	}
-	d.duration("by", &f.Delay, time.Microsecond, MaxDelay)
+	d.read("by", func(v config.Value) { p.by(v, &f) })
 	if f.Kind == sim.Slow && !d.has("by") {
 		d.Missing("by", "is missing; write how much each message is delayed, such as by: 50ms")
 	}
+	if f.Kind == sim.Clock && !d.has("by") {
+		d.Missing("by", "is missing; write how far the clocks are set, such as by: 2s, or by: -2s for back")
+	}
 	return f, v.Faults() == before
+}
+
+// by reads a delay, or how far clocks are set, which may be back.
+func (p *parser) by(v config.Value, f *sim.Fault) {
+	if f.Kind != sim.Clock {
+		v.Duration(&f.Delay, time.Microsecond, MaxDelay)
+		return
+	}
+	want := fmt.Sprintf("a duration of at most %v in either direction, such as 2s or -2s", MaxSkew)
+	v.Scalar(want, func(text string) error {
+		d, err := time.ParseDuration(text)
+		if err != nil || d == 0 || d.Abs() > MaxSkew {
+			return config.Wrong(text, want)
+		}
+		f.Delay = d
+		return nil
+	})
+}
+
+// decide reads where the limit is decided from then on.
+func (p *parser) decide(v config.Value, f *sim.Fault) {
+	var words []string
+	for _, d := range quota.Decides() {
+		words = append(words, d.String())
+	}
+	var word string
+	if !v.OneOf(&word, words...) {
+		return
+	}
+	f.Decide = quota.Decides()[slices.Index(words, word)]
+	l := p.Limit
+	l.Decide = f.Decide
+	if err := l.Validate(); p.counts && err != nil {
+		v.Fault("does not fit the limit: %v", err)
+	}
+	if p.Keys.Count > 1 {
+		v.Fault("cannot be combined with several keys: nodes change them in an order that no seed determines")
+	}
 }
 
 const healWant = "all: everything is healed at once"
@@ -128,12 +176,16 @@ func (p *parser) target(v config.Value, f *sim.Fault) {
 		f.Nodes = p.nodes(v)
 		return
 	}
+	leads := f.Kind != sim.Restart && f.Kind != sim.Join && f.Kind != sim.Move
 	want := fmt.Sprintf("leader, a node from 1 to %d, or a list such as [1, 2]", p.Nodes)
+	if !leads {
+		want = fmt.Sprintf("a node from 1 to %d, or a list such as [1, 2]", p.Nodes)
+	}
 	if f.Kind == sim.Restart {
 		want = fmt.Sprintf("a node from 1 to %d that was killed, or a list such as [1, 2]", p.Nodes)
 	}
 	v.Scalar(want, func(text string) error {
-		if text == "leader" && f.Kind != sim.Restart {
+		if text == "leader" && leads {
 			f.Leader = true
 			return nil
 		}

@@ -30,6 +30,9 @@ func Format(s sim.Scenario) []byte {
 	if s.Entries > 0 {
 		line("entries: %d", s.Entries)
 	}
+	if s.PerEntry > 0 {
+		line("service: %v", s.PerEntry)
+	}
 	line("limit: %s", config.FormatLimit(s.Limit))
 	line("hop: %v", s.Hop)
 	if s.Hold > 0 {
@@ -66,7 +69,10 @@ func loadText(l *sim.Load) string {
 	if l.Clump > 1 {
 		parts = append(parts, "clump: "+strconv.Itoa(l.Clump))
 	}
-	if l.Cost > 1 {
+	switch {
+	case l.Look:
+		parts = append(parts, "cost: 0")
+	case l.Cost > 1:
 		parts = append(parts, "cost: "+strconv.FormatInt(l.Cost, 10))
 	}
 	return strings.Join(parts, ", ")
@@ -95,12 +101,14 @@ func faultText(f *sim.Fault) string {
 			groups = append(groups, list(g))
 		}
 		text += "[" + strings.Join(groups, ", ") + "]"
+	case f.Kind == sim.Switch:
+		return text + f.Decide.String()
 	case f.Leader:
 		text += "leader"
 	default:
 		text += list(f.Nodes)
 	}
-	if f.Delay > 0 {
+	if f.Delay != 0 {
 		text += ", by: " + f.Delay.String()
 	}
 	if f.For >= time.Millisecond {

@@ -65,14 +65,16 @@ func (p part) together(a, b, writeA, writeB string) {
 	}
 }
 
-// cost reads the cost of a request. A cost above what the limit can ever hold would be refused for
+// cost reads the cost of a request; with 0 it only looks. A cost above what the limit can ever hold would be refused for
 // good.
 func (p *parser) cost(v config.Value, l *sim.Load) {
 	most := quota.MaxTokens
 	if p.counts {
 		most = max(1, p.Limit.MostCost())
 	}
-	v.Whole(&l.Cost, 1, most)
+	if v.Whole(&l.Cost, 0, most) && l.Cost == 0 {
+		l.Look, l.Cost = true, 1
+	}
 }
 
 // factorForm matches a multiple of the limit.

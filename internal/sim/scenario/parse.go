@@ -98,7 +98,7 @@ func (p part) number(name string, to *float64, low, high float64) {
 
 // scenarioFields are the fields of a document.
 var scenarioFields = []string{
-	"name", "description", "seed", "seeds", "algorithms", "duration*", "nodes", "clients", "sweep", "sync", "network", "keys", "entries", "limit*",
+	"name", "description", "seed", "seeds", "algorithms", "duration*", "nodes", "clients", "sweep", "sync", "network", "keys", "entries", "service", "limit*",
 	"load*", "faults", "hop", "hold", "election", "skew", "drift", "near", "expect", "target",
 }
 
@@ -237,6 +237,7 @@ func (p *parser) cluster(d part) {
 	entries := int64(0)
 	d.read("entries", func(v config.Value) { v.Whole(&entries, 1, MaxEntries) })
 	p.Entries = int(entries)
+	d.duration("service", &p.Service, time.Microsecond, MaxService)
 	d.duration("hop", &p.Hop, 0, MaxHop)
 	d.duration("election", &p.Election, time.Millisecond, MaxElection)
 	d.duration("skew", &p.Skew, 0, MaxSkew)

@@ -40,6 +40,9 @@ func describe(b *strings.Builder, s *Scenario) {
 	if s.Entries > 0 {
 		fmt.Fprintf(b, "entries %d\n", s.Entries)
 	}
+	if s.Service > 0 {
+		fmt.Fprintf(b, "service %v\n", s.Service)
+	}
 	fmt.Fprintf(b, "hop %v, hold %v, election %v, skew %v, drift %v, near %v\n", s.Hop, s.Hold, s.Election, s.Skew, s.Drift, s.Near)
 	fmt.Fprintf(b, "%v, %v %d, %v\n", s.Limit.Kind, s.Limit.Rate, s.Limit.Burst, s.Limit.Ceiling)
 	for _, l := range s.Loads {

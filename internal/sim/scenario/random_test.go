@@ -54,14 +54,15 @@ func randomFile(rng *rand.Rand) string {
 	fmt.Fprintf(&b, "keys: %s\nload:\n", pick("1", "3", "{count: 100, zipf: 1.1}"))
 	for range 1 + rng.IntN(3) {
 		fmt.Fprintf(&b, "  - {rate: %s, spread: %s%s}\n", pick("0.5x", "3x", "500/s", "0/s"), pick("even", "{skew: 0.9}", "{moving: 100ms}", fmt.Sprintf("{nodes: [%d]}", node())),
-			pick("", ", on: 100ms, off: 50ms", ", clump: 10", ", cost: 3", ", from: 500ms, to: 1s"))
+			pick("", ", on: 100ms, off: 50ms", ", clump: 10", ", cost: 3", ", cost: 0", ", from: 500ms, to: 1s"))
 	}
 	for i := range rng.IntN(5) {
 		if i == 0 {
 			b.WriteString("faults:\n")
 		}
 		fmt.Fprintf(&b, "  - {at: %s, %s}\n", moment(), pick("kill: leader", "kill: leader, for: 200ms", fmt.Sprintf("kill: %d, for: 100ms", node()), "pause: leader, for: 300ms",
-			fmt.Sprintf("pause: %d", node()), "suspend: leader, for: 400ms", "heal: all", "slow: leader, by: 50ms", fmt.Sprintf("slow: %d, by: 5ms, for: 1s", node()), fmt.Sprintf("partition: [[%d], []]", node())))
+			fmt.Sprintf("pause: %d", node()), "suspend: leader, for: 400ms", "heal: all", "slow: leader, by: 50ms", fmt.Sprintf("slow: %d, by: 5ms, for: 1s", node()), fmt.Sprintf("partition: [[%d], []]", node()),
+			fmt.Sprintf("join: %d", node()), fmt.Sprintf("move: %d", node()), fmt.Sprintf("clock: %d, by: %s", node(), pick("2s", "-300ms"))))
 	}
 	return strings.NewReplacer(", []]", "]"+pick(", for: 100ms", "")).Replace(b.String())
 }

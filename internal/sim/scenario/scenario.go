@@ -15,6 +15,7 @@ const (
 	MaxDuration  = 24 * time.Hour
 	MaxKeys      = 10_000_000
 	MaxEntries   = 4096
+	MaxService   = time.Second
 	MaxZipf      = 10
 	MaxLoads     = 1000
 	MaxFaults    = 10_000
@@ -64,7 +65,8 @@ type Scenario struct {
 	Sync     time.Duration
 	Network  Network
 	Keys     sim.Keys
-	Entries  int // most keys in one report; 0 is the default of a node
+	Entries  int           // most keys in one report; 0 is the default of a node
+	Service  time.Duration // a leader's time for each entry of a report and each decide request
 	Limit    quota.Limit
 	Loads    []sim.Load
 	Faults   []sim.Fault
