@@ -80,6 +80,26 @@ func TestAnswerLost(t *testing.T) {
 	}
 }
 
+// stray is a follower that knows no leader and no replica.
+type stray struct{ follower }
+
+func (*stray) Current(quota.RangeID) bool           { return false }
+func (*stray) Leader(quota.RangeID) quota.NodeID    { return "" }
+func (*stray) Holders(quota.RangeID) []quota.NodeID { return nil }
+
+// TestStaleReadOfNobody checks that a stale read fails where no replica is known.
+func TestStaleReadOfNobody(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := &stray{}
+		n.Service = New(Config{Self: "n2", Ranges: 1, Node: n})
+		t.Cleanup(n.Close)
+		_, _, err := n.GetAccounts(t.Context(), []account.ID{{App: "a", Realm: "r", Name: "n", Resource: "x"}}, true)
+		if _, ok := errors.AsType[*UnavailableError](err); !ok {
+			t.Errorf("%v; want an UnavailableError", err)
+		}
+	})
+}
+
 // TestLargeAnswers forwards calls whose answers are many times as large as they are, because the
 // accounts have policies with long names. Each answer fits into a frame, and all calls are applied.
 func TestLargeAnswers(t *testing.T) {
