@@ -48,7 +48,7 @@ OTHERS    ?= darwin/arm64 windows/amd64
 # BASE is what protos must stay compatible with: the last tag, else the commit before.
 BASE      ?= $(shell git describe --tags --abbrev=0 2>/dev/null || git rev-parse -q --verify HEAD~1 2>/dev/null)
 
-.PHONY: help build static dist release test test-full race slow-disk system headline proxies soak-kills faults histories power-loss seeded-faults mutations reach campaign lint recording site generate verify bench bench-peers bench-accounts fuzz behaviour scale scale-real soak soak-load
+.PHONY: help build static dist release test test-full race slow-disk system headline proxies soak-kills faults histories power-loss seeded-faults mutations mended-faults reach campaign lint recording site generate verify bench bench-peers bench-accounts fuzz behaviour scale scale-real soak soak-load
 .PHONY: format check-format check-vet check-platforms check-bench check-deploy check-release check-tidy check-proto check-breaking check-generated check-dead check-arch check-vulns check-goreleaser
 
 help: ## list the targets
@@ -168,6 +168,22 @@ mutations: ## plant small bugs in the core, find the quick test that catches eac
 		echo '|---|---|---|'
 		cat "$$rows"
 	} > docs/development/mutations.md
+	exit "$$status"
+
+mended-faults: ## take the mends of known faults out one at a time, see the test of each fail, and write docs/development/mended-faults.md; half an hour
+	@rows=$$(mktemp)
+	trap 'rm -f "$$rows"' EXIT
+	status=0
+	TEST_SPEED=full MUTATIONS=1 MUTATIONS_ROWS="$$rows" go test -count=1 -timeout 3h -v -run '^TestReview$$' ./internal/mutation || status=$$?
+	[[ -s $$rows ]] || exit "$$status"
+	{
+		cat internal/mutation/review-head.md
+		echo "**This run**: $$(LC_ALL=C date -u '+%-d %B %Y'), commit $$(git rev-parse --short HEAD), $(MACHINE)."
+		echo
+		echo '| what went wrong | mend taken out of | found by | which says |'
+		echo '|---|---|---|---|'
+		cat "$$rows"
+	} > docs/development/mended-faults.md
 	exit "$$status"
 
 seeded-faults: ## plant one bug at a time in the program, find the test that catches it, and write docs/development/seeded-faults.md; half an hour; needs root, iproute2 and /dev/fuse

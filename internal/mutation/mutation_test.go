@@ -138,10 +138,7 @@ var (
 func TestMutations(t *testing.T) { run(t, mutations, inTests) }
 
 func run(t *testing.T, list []mutation, steps [][]string) {
-	if os.Getenv("MUTATIONS") == "" {
-		t.Skip("takes half an hour: make mutations")
-	}
-	var rows strings.Builder
+	rows := newTable(t)
 	for _, m := range list {
 		t.Run(m.name, func(t *testing.T) {
 			by := m.caught(t, steps)
@@ -149,16 +146,45 @@ func run(t *testing.T, list []mutation, steps [][]string) {
 				t.Error("no test finds it")
 				by = "**nothing**"
 			}
-			row := fmt.Sprintf("| %s | `%s` | %s |\n", m.name, m.file, by)
-			fmt.Print(row)
-			rows.WriteString(row)
+			rows.add(m.name, "`"+m.file+"`", by)
 		})
 	}
+	rows.write(t)
+}
+
+// table collects the rows of a page.
+type table struct{ strings.Builder }
+
+// newTable skips the test unless MUTATIONS is set.
+func newTable(t *testing.T) *table {
+	if os.Getenv("MUTATIONS") == "" {
+		t.Skip("takes half an hour: make mutations, or make mended-faults")
+	}
+	return &table{}
+}
+
+func (l *table) add(cells ...string) {
+	row := "| " + strings.Join(cells, " | ") + " |\n"
+	fmt.Print(row)
+	l.WriteString(row)
+}
+
+// write writes the rows to the file that MUTATIONS_ROWS names.
+func (l *table) write(t *testing.T) {
 	if path := os.Getenv("MUTATIONS_ROWS"); path != "" {
-		if err := os.WriteFile(path, []byte(rows.String()), 0o644); err != nil {
+		if err := os.WriteFile(path, []byte(l.String()), 0o644); err != nil {
 			t.Fatal(err)
 		}
 	}
+}
+
+// goWith runs a go command with changed build flags.
+func goWith(flags string, args ...string) (string, error) {
+	cmd := exec.Command("go", args...)
+	cmd.Dir = "../.."
+	cmd.Env = append(os.Environ(), "GOFLAGS="+flags, "MUTATIONS=")
+	out, err := cmd.CombinedOutput()
+	return string(out), err
 }
 
 // caught returns what found the mutation; "" if nothing did.
@@ -168,20 +194,17 @@ func (m *mutation) caught(t *testing.T, steps [][]string) string {
 		t.Fatal(err)
 	}
 	for _, args := range steps {
-		cmd := exec.Command("go", args...)
-		cmd.Dir = "../.."
-		cmd.Env = append(os.Environ(), "GOFLAGS=-overlay="+overlay, "MUTATIONS=")
-		out, err := cmd.CombinedOutput()
+		out, err := goWith("-overlay="+overlay, args...)
 		if err == nil {
 			continue
 		}
-		if found := failedTest.FindStringSubmatch(string(out)); found != nil {
+		if found := failedTest.FindStringSubmatch(out); found != nil {
 			return "`" + cmp.Or(found[2], found[1]) + "`"
 		}
-		if found := failedSeed.FindStringSubmatch(string(out)); found != nil {
+		if found := failedSeed.FindStringSubmatch(out); found != nil {
 			return fmt.Sprintf("campaign, seed %s: %s", found[1], found[2])
 		}
-		if strings.Contains(string(out), "panic:") {
+		if strings.Contains(out, "panic:") {
 			return "a panic in " + args[2]
 		}
 		t.Errorf("go %s: %v\n%s", strings.Join(args, " "), err, out) // it does not build
