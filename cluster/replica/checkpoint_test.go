@@ -12,14 +12,20 @@ import (
 	"github.com/quorate/quorate/internal/machinetest"
 	"github.com/quorate/quorate/internal/quota"
 	"github.com/quorate/quorate/internal/testspeed"
+	"github.com/quorate/quorate/leader"
 )
 
 // TestLargeCheckpoint checks that all levels that change between two checkpoints reach the log, even if
-// they exceed one log entry.
+// they exceed one log entry, and that no entry is much larger than leader.MaxCheckpoint.
 func TestLargeCheckpoint(t *testing.T) {
 	testspeed.Full(t)
 	const keys, members = 4096, 40
 	s, n := newSet(t, 1, func(cfg *Config) { cfg.MaxKeys = 10_000 })
+	n.gate = func(entry []byte) {
+		if most := leader.MaxCheckpoint / 8 * 9; len(entry) > most {
+			t.Errorf("an entry of %d bytes; at most %d", len(entry), most)
+		}
+	}
 	l := limit("h", 1_000_000, quota.Hard)
 	n.setLimits(t, l)
 	s.Start()
@@ -121,7 +127,7 @@ func TestCheckpointsTogether(t *testing.T) {
 	}
 	var proposed atomic.Int64
 	all := make(chan struct{})
-	n.gate = func() {
+	n.gate = func([]byte) {
 		if proposed.Add(1) == used {
 			close(all)
 		}

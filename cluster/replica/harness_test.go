@@ -23,8 +23,8 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 type fakeNode struct {
 	set    *Set
 	limits atomic.Pointer[quota.Limits]
-	closed bool   // the logs reject everything
-	gate   func() // called for each entry, before the log accepts it; nil does nothing
+	closed bool               // the logs reject everything
+	gate   func(entry []byte) // called for each entry, before the log accepts it; nil does nothing
 }
 
 // newSet returns the replicas of a single node. It closes them when the test ends.
@@ -68,7 +68,7 @@ func (n *fakeNode) Propose(_ context.Context, r quota.RangeID, entry []byte) err
 		return errors.New("closed")
 	}
 	if n.gate != nil {
-		n.gate()
+		n.gate(entry)
 	}
 	if err, failed := n.set.Of(r).Machine.Apply(1, n.set.Of(r).term.Load(), entry).(error); failed {
 		return err
