@@ -248,7 +248,7 @@ func TestStaleReadElsewhere(t *testing.T) {
 				states, _, err := n.GetAccounts(ctx, []account.ID{id}, stale)
 				cancel()
 				if err != nil || states[0].Balance != 7 {
-					t.Errorf("range %d on %s, stale %v: %+v, %v; want a balance of 7", r, n.cfg.Self, stale, states, err)
+					t.Fatalf("range %d on %s, stale %v: %+v, %v; want a balance of 7", r, n.cfg.Self, stale, states, err)
 				}
 			}
 		}
