@@ -245,12 +245,13 @@ func (b *bucket) hasPlenty(al *allocation, tokens quota.Units) bool {
 const foresee = 2 * time.Second
 
 // promise returns what the next checkpoint promises the member: what it has, and its expected need
-// until the checkpoint after that.
+// until the checkpoint after that. A restored allocation gets no more than it had: its member may have
+// closed the key and given up its journal slot, by which alone a promise could return after its death.
 func (b *bucket) promise(now quota.Time, al *allocation, lease time.Duration) promise {
 	burst := b.limit.BurstUnits()
 	p := promise{at: now, total: al.used.Plus(al.over), rate: al.charged, cap: max(al.most(), min(al.out, al.capped)), until: max(now, al.lease)}
 	head := quota.Units(0)
-	if !al.dead && !al.closed {
+	if !al.dead && !al.closed && !al.restored {
 		need := quota.RoundUnits(min(al.demand, al.live*2+1) * foresee.Seconds())
 		need = min(need, max(0, b.pool.Level())) // the rate covers the rest
 		head = min(burst, max(need, 2*al.log().planned.tokens, burst/16, 4*quota.Token))

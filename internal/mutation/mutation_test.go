@@ -57,6 +57,7 @@ var mutations = []mutation{
 	{"a rate of an earlier leader is forgotten", "leader/allocation.go", "al.rate, al.charged = e.Learn.Rate, e.Learn.Rate", "al.rate, al.charged = 0, 0"},
 	{"tokens granted according to the log are also in the pool", "leader/durable.go", "		b.pool.Add(-al.out)\n		l.leased", "		l.leased"},
 	{"more is granted than the log promises", "leader/durable.go", "got := max(0, min(tokens, room, top.Plus(-most)))", "got := max(0, tokens, min(0, room))"},
+	{"a new leader promises more to members that have closed the key", "leader/durable.go", "!al.closed && !al.restored", "!al.closed"},
 	{"a leader admits more than the log promises it", "leader/answers.go", "return given <= p.high && now < p.until", "return (given <= p.high || true) && now < p.until"},
 	{"tokens that an earlier leader may have admitted are in the pool", "leader/answers.go", "	b.pool.Add(-kl.Answers)\n", ""},
 	{"promises to itself end by the members' standing tokens instead of the returnable ones", "leader/answers.go", "owed := -b.pool.Level().Plus(b.returns())", "owed := -b.pool.Level().Plus(b.standing())"},

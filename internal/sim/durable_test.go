@@ -1,11 +1,14 @@
 package sim
 
 import (
+	"cmp"
 	"math/rand/v2"
+	"slices"
 	"testing"
 	"time"
 
 	"github.com/quorate/quorate/internal/quota"
+	"github.com/quorate/quorate/internal/testspeed"
 )
 
 // TestDurableCounts kills and restarts leaders and their members again and again while a long
@@ -59,6 +62,57 @@ func TestDurableCounts(t *testing.T) {
 		}
 	}
 	t.Logf("%d runs, %d kills, %d admitted", 2*seeds, kills, told)
+}
+
+// TestSparseCounts kills every node twice while members open and close a key again and again, with
+// logs that take up to a second to commit, pauses and loss. At the end, everything that was not admitted
+// remains: no promise to a process outlives it.
+func TestSparseCounts(t *testing.T) {
+	t.Parallel()
+	seeds := uint64(600)
+	if testspeed.IsFull() {
+		seeds = 6000
+	}
+	kept := 0
+	for seed := range seeds {
+		rng := rand.New(rand.NewPCG(seed, 12))
+		l := limit(1, 1, quota.Hard)
+		l.SetFirst(quota.Window([]quota.Kind{quota.FixedWindow, quota.PeriodicRefill}[seed%2], 1_000_000, 300*24*time.Hour))
+		if rng.IntN(4) == 0 {
+			l.Ceiling = quota.Soft
+		}
+		l.Decide = []quota.Decide{quota.DecideDefault, quota.Locally}[rng.IntN(2)]
+		ms := func(least, more int) time.Duration { return time.Duration(least+rng.IntN(more)) * time.Millisecond }
+		s := Scenario{
+			Seed: seed, Nodes: 3 + 2*rng.IntN(2), Duration: 40 * time.Second, Limit: l, Skew: -1, Delay: ms(1, 60), Jitter: ms(0, 100), Near: rng.IntN(3) == 0,
+			Loss: []float64{0, 0, .05, .2}[rng.IntN(4)], Hop: 20 * time.Millisecond, CommitDelay: ms(5, 1000), PerEntry: ms(0, 300) * time.Duration(rng.IntN(2)),
+			Loads: []Load{{Rate: 1 + 4*rng.Float64(), To: 20 * time.Second, Clump: 1 + rng.IntN(20)*rng.IntN(2), On: ms(100, 3000), Off: ms(0, 5000)}},
+		}
+		for k := range 6 {
+			s.Faults = append(s.Faults, Fault{At: time.Duration(3*k)*time.Second + ms(500, 2000), Kind: Kill, Nodes: []int{1 + k%3}, For: ms(200, 3000)})
+		}
+		for range rng.IntN(3) {
+			s.Faults = append(s.Faults, Fault{At: ms(0, 15_000), Kind: Pause, Nodes: []int{1 + rng.IntN(3)}, For: ms(100, 4000)})
+		}
+		slices.SortFunc(s.Faults, func(x, y Fault) int { return cmp.Compare(x.At, y.At) })
+		r := newRun(s)
+		r.start()
+		r.until(r.Start.Add(r.Duration + r.late))
+		lead := r.newest()
+		if lead.ledger == nil {
+			t.Fatalf("seed %d: nobody leads", seed)
+		}
+		k, _ := lead.ledger.Key(lead.node.clock(), r.key("k"))
+		if booked := l.Burst - k.Remaining; booked != r.res.Admitted {
+			t.Errorf("seed %d, decide %d, %s: booked %d, told %d (%+d)", seed, l.Decide, describe(s), booked, r.res.Admitted, booked-r.res.Admitted)
+		}
+		if r.res.Admitted > 0 {
+			kept++
+		}
+	}
+	if kept < int(seeds)/2 {
+		t.Errorf("something was admitted in %d of %d runs: too little is tested", kept, seeds)
+	}
 }
 
 // TestGrantedAfterDeath kills a node while its first report about a key is in flight. The node

@@ -105,7 +105,7 @@ func (r *run) grant(s *leadership, n *node, g quota.Grant) {
 		n.agg.Apply(n.clock(), unnamed(g))
 		r.unpark(n)
 		r.moved(n)
-		if n.agg.Urgent() {
+		if n.agg.Urgent() || n.asleep && !n.agg.Quiet() { // it may name a new leader
 			r.pump(n)
 		}
 	})
