@@ -14,7 +14,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 )
 
-// The exact part of the load: a hard limit that is asked for more than it has, and accounts.
+// The exact part of the load: a hard limit that is asked for more than it has, durable limits, and accounts.
 const (
 	hardRate   = 100 // tokens a second, and the burst
 	hardAsks   = 5 * time.Millisecond
@@ -34,6 +34,7 @@ type exact struct {
 	admitted atomic.Int64 // of the hard limit
 	changed  atomic.Int64 // acknowledged changes of accounts
 	again    atomic.Int64 // calls that were repeated
+	durables []*durable
 
 	mu  sync.Mutex
 	err error
@@ -58,6 +59,13 @@ func startExact(ctx context.Context, l *load) (*exact, error) {
 				e.admitted.Add(1)
 			}
 		})
+	}
+	for _, name := range durableNames {
+		d := &durable{limit: name}
+		e.durables = append(e.durables, d)
+		for w := range len(l.conns) {
+			e.every(durableAsks, func(int) { d.ask(l, w) })
+		}
 	}
 	for w := range soakers {
 		e.every(soakPause, func(i int) {
@@ -137,7 +145,11 @@ func (e *exact) verdict(ctx context.Context) (text string, ok bool, err error) {
 	for _, a := range res.Accounts {
 		there += a.ProjectedBalance
 	}
+	counts, exactly, err := e.durable(ctx)
+	if err != nil {
+		return "", false, err
+	}
 	text = fmt.Sprintf("\nEach call on accounts has a request ID and is repeated until it is answered: there were %d repetitions.\n\n| exact counts | counted | expected | correct |\n|---|---|---|---|\n| tokens admitted under a hard limit | %s | at most %s | %v |\n| changes of accounts in the final balances | %s | %s, all that were acknowledged | %v |\n",
 		e.again.Load(), suite.Number(float64(admitted)), suite.Number(float64(most)), admitted <= most, suite.Number(float64(there)), suite.Number(float64(changed)), there == changed)
-	return text, admitted <= most && admitted > most/10 && there == changed, nil
+	return text + counts, exactly && admitted <= most && admitted > most/10 && there == changed, nil
 }

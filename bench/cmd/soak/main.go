@@ -35,7 +35,7 @@ namespaces:
     limits:
       l: {rate: 1000/s, burst: 1000}
       hard: {rate: 100/s, burst: 100, ceiling: hard}
-`
+` + durableLimits
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
