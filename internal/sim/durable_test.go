@@ -65,8 +65,8 @@ func TestDurableCounts(t *testing.T) {
 }
 
 // TestSparseCounts kills every node twice while members open and close a key again and again, with
-// logs that take up to a second to commit, pauses and loss. At the end, everything that was not admitted
-// remains: no promise to a process outlives it.
+// logs that take up to a second to commit, loss, and faults of other kinds. At the end, everything that
+// was not admitted remains: no promise to a process outlives it.
 func TestSparseCounts(t *testing.T) {
 	t.Parallel()
 	seeds := uint64(600)
@@ -91,8 +91,20 @@ func TestSparseCounts(t *testing.T) {
 		for k := range 6 {
 			s.Faults = append(s.Faults, Fault{At: time.Duration(3*k)*time.Second + ms(500, 2000), Kind: Kill, Nodes: []int{1 + k%3}, For: ms(200, 3000)})
 		}
-		for range rng.IntN(3) {
-			s.Faults = append(s.Faults, Fault{At: ms(0, 15_000), Kind: Pause, Nodes: []int{1 + rng.IntN(3)}, For: ms(100, 4000)})
+		for _, kind := range []FaultKind{Pause, Move, Partition, Clock, Suspend, Refuse} {
+			for range rng.IntN(3) {
+				f := Fault{At: ms(0, 18_000), Kind: kind, Nodes: []int{1 + rng.IntN(3)}, For: ms(100, 5000)}
+				switch kind {
+				case Partition:
+					f.Groups, f.Nodes = [][]int{f.Nodes}, nil
+				case Clock, Move:
+					f.For = 0
+				}
+				if kind == Clock {
+					f.Delay = ms(-5000, 10_000)
+				}
+				s.Faults = append(s.Faults, f)
+			}
 		}
 		slices.SortFunc(s.Faults, func(x, y Fault) int { return cmp.Compare(x.At, y.At) })
 		r := newRun(s)
