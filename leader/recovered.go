@@ -182,7 +182,7 @@ func (l *Ledger) settleDead(now quota.Time, b *bucket, al *allocation, e *quota.
 	return used
 }
 
-// keepDead is how long a dead process is remembered, so that its journal can still be reported.
+// keepDead is how long a dead process is remembered at least, so that its journal can still be reported.
 const keepDead = 10 * time.Minute
 
 // maxDead bounds the dead processes that a bucket remembers; the bound is two for each node if that
@@ -196,7 +196,11 @@ func (al *allocation) forgottenAt(b *bucket) quota.Time {
 	case !b.endures():
 		return silent
 	case al.dead:
-		return al.log().diedAt.Add(keepDead)
+		at := al.log().diedAt.Add(keepDead)
+		if _, end := b.pool.Bounds(); !al.final { // its tokens are withheld until the window ends
+			at = max(at, end)
+		}
+		return at
 	case al.closed && al.out == 0 && al.saved >= al.used.Plus(al.over):
 		return silent
 	}

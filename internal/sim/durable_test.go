@@ -127,6 +127,29 @@ func TestSparseCounts(t *testing.T) {
 	}
 }
 
+// TestReturnsLate kills a node that starts again after longer than leaders remember the dead. What it had
+// been promised returns all the same, and what it has counted may be counted twice, as far as it had not
+// learned that a leader knows it.
+func TestReturnsLate(t *testing.T) {
+	t.Parallel()
+	l := limit(1, 1, quota.Hard)
+	l.SetFirst(quota.Window(quota.FixedWindow, 1_000_000, 300*24*time.Hour))
+	for seed := range uint64(20) {
+		r := newRun(Scenario{
+			Seed: seed, Nodes: 3, Duration: 14 * time.Minute, Limit: l, Skew: -1, Delay: time.Millisecond, Hop: 20 * time.Millisecond,
+			Loads:  []Load{{Rate: 3, To: 20 * time.Second}, {Rate: 3, From: 13 * time.Minute, To: 13*time.Minute + 20*time.Second}},
+			Faults: []Fault{{At: 5 * time.Second, Kind: Kill, Nodes: []int{1 + int(seed%3)}, For: 11 * time.Minute}},
+		})
+		r.start()
+		r.until(r.Start.Add(r.Duration + r.late))
+		lead := r.newest()
+		k, _ := lead.ledger.Key(lead.node.clock(), r.key("k"))
+		if twice := l.Burst - k.Remaining - r.res.Admitted; twice < 0 || twice > 5 {
+			t.Errorf("seed %d: %d admitted, %d too many booked; want 0 to 5", seed, r.res.Admitted, twice)
+		}
+	}
+}
+
 // TestGrantedAfterDeath kills a node while its first report about a key is in flight. The node
 // cannot have used what it is granted then. Its journal recorded the key before anybody else heard
 // of it, so the node's next process reports a count of zero, and all granted tokens must come back.
