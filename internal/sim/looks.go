@@ -7,7 +7,7 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// seen is what a look at a key has shown.
+// seen is the result of a check of cost 0.
 type seen struct {
 	heard     int // what the node had received by then
 	at        quota.Time
@@ -18,12 +18,12 @@ type seen struct {
 // maxSwings bounds what is recorded of looks that contradict earlier ones.
 const maxSwings = 10
 
-// resetSlack is how much a reset may move by rounding.
+// resetSlack is the rounding error of a reset time.
 const resetSlack = time.Millisecond
 
-// looked compares a look at a key with the node's last one. If the node has received nothing since,
-// and no node has used the key for a while, only time has passed: no less may remain, and the reset
-// may not be later.
+// looked compares a check of cost 0 with the node's last one of the key. If the node has received
+// nothing since, and no node has used the key for a while, only time has passed: then the remaining
+// count must not fall, and the reset must not move later.
 func (r *run) looked(n *node, key string, d *quota.Decision) {
 	now := n.clock()
 	is := seen{n.heard, r.now, d.Remaining, now.Add(d.ResetAfter)}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"go.etcd.io/bbolt"
+	bolterrors "go.etcd.io/bbolt/errors"
 
 	"github.com/quorate/quorate/internal/history"
 	"github.com/quorate/quorate/internal/quota"
@@ -172,11 +173,10 @@ func (a *Archive) Drop(r quota.RangeID) error {
 
 func (a *Archive) dropFrom(name string, r quota.RangeID) error {
 	return a.with(name, false, func(db *bbolt.DB) error {
-		return db.Update(func(tx *bbolt.Tx) error {
-			if tx.Bucket(rangeBucket(r)) == nil {
-				return nil
-			}
-			return tx.DeleteBucket(rangeBucket(r))
-		})
+		err := db.Update(func(tx *bbolt.Tx) error { return tx.DeleteBucket(rangeBucket(r)) })
+		if errors.Is(err, bolterrors.ErrBucketNotFound) { // nothing is committed: boltcheck takes a file without buckets only as bbolt creates it
+			return nil
+		}
+		return err
 	})
 }
