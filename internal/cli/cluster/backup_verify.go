@@ -134,7 +134,7 @@ func printBackup(p *render.Page, c *backup.Content) {
 	total := backup.RangeContent{}
 	for i := range c.Groups {
 		g := &c.Groups[i]
-		row := []any{g.Name, g.Index, g.Term, g.Size, render.Nothing, render.Nothing, render.Nothing, render.Nothing, render.Cell{Human: g.SHA256[:12], Machine: g.SHA256}}
+		row := []any{g.Name, g.Index, g.Term, g.Size, render.Nothing, render.Nothing, render.Nothing, render.Nothing, render.Cell{Human: g.SHA256[:12], Machine: g.SHA256, Text: true}}
 		if i > 0 {
 			r := &c.Ranges[i-1]
 			row[4], row[5], row[6], row[7] = r.Accounts, r.Requests, r.Transactions, r.Levels

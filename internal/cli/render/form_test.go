@@ -147,6 +147,21 @@ func TestList(t *testing.T) {
 	}
 }
 
+// TestNamesThatLookLikeNumbers checks that only a column of numbers is aligned to the right: an id
+// such as 216099293197 or 1e5 is a text.
+func TestNamesThatLookLikeNumbers(t *testing.T) {
+	tbl := NewTable("KEY OF TENANT", "COUNT", "SHA-256")
+	tbl.Row(Name("1e5"), 5, Cell{Human: "123456789012", Text: true})
+	tbl.Row(Name("42"), Exact("12%", .123), Nothing)
+	var b strings.Builder
+	if err := tbl.Write(&b); err != nil {
+		t.Fatal(err)
+	}
+	if want := "KEY OF TENANT  COUNT  SHA-256\n1e5                5  123456789012\n42               12%  -\n"; b.String() != want {
+		t.Errorf("got\n%s\nwant\n%s", b.String(), want)
+	}
+}
+
 // TestCSVOfData checks that CSV of an answer without tables is a row of its data, and that answers with the same
 // fields share their titles.
 func TestCSVOfData(t *testing.T) {

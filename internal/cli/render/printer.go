@@ -199,7 +199,7 @@ func columns(name string, value []byte) (titles []string, cells []any, err error
 		if json.Unmarshal(value, &word) == nil { // null is empty
 			cell = word
 		}
-		return []string{cmp.Or(name, "value")}, []any{Cell{cell, cell}}, nil
+		return []string{cmp.Or(name, "value")}, []any{Cell{Human: cell, Machine: cell}}, nil
 	}
 	for in.More() {
 		field, err := in.Token()

@@ -14,14 +14,17 @@ import (
 )
 
 // Cell is a cell of a table: the text for people, and the value for programs.
-type Cell struct{ Human, Machine string }
+type Cell struct {
+	Human, Machine string
+	Text           bool // not a number, even if it looks like one
+}
 
 // Nothing is the text of an empty cell. For programs the cell is empty.
 const Nothing = "-"
 
 // Name returns a cell with a text that a user chose, such as a key. People see it shortened and
 // safe for a terminal.
-func Name(s string) Cell { return Cell{phrase.Show(s), s} }
+func Name(s string) Cell { return Cell{phrase.Show(s), s, true} }
 
 // NameOrNothing returns Name(s), or a cell with Nothing if s is empty.
 func NameOrNothing(s string) Cell {
@@ -33,14 +36,13 @@ func NameOrNothing(s string) Cell {
 
 // Exact returns a cell with a number that people see rounded.
 func Exact(human string, v float64) Cell {
-	return Cell{human, strconv.FormatFloat(v, 'f', -1, 64)}
+	return Cell{Human: human, Machine: strconv.FormatFloat(v, 'f', -1, 64)}
 }
 
 // Part returns a cell with a fraction, which people see as a percentage.
 func Part(part float64) Cell { return Exact(fmt.Sprintf("%.0f%%", 100*part), part) }
 
-// Table has columns two blanks apart. A column whose cells all look like numbers is aligned to the
-// right.
+// Table has columns two blanks apart. A column of numbers is aligned to the right.
 type Table struct {
 	titles, csvTitles []string
 	onlyCSV           []bool // columns hidden from people
@@ -74,7 +76,7 @@ func (t *Table) Row(cells ...any) {
 			row[i] = v
 		default:
 			s := fmt.Sprint(v)
-			if row[i] = (Cell{s, s}); s == Nothing {
+			if row[i] = (Cell{Human: s, Machine: s}); s == Nothing {
 				row[i].Machine = ""
 			}
 		}
@@ -102,7 +104,7 @@ func (t *Table) Write(w io.Writer) error {
 			line[i] = c.Human
 			switch _, err := strconv.ParseFloat(strings.TrimSuffix(c.Human, "%"), 64); {
 			case c.Human == "" || c.Human == Nothing:
-			case err == nil:
+			case err == nil && !c.Text:
 				right[i] = true
 			default:
 				text[i] = true

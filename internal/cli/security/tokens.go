@@ -82,7 +82,7 @@ func newTokensListCommand() *cobra.Command {
 				if t.ExpiresAt != nil {
 					end = render.When(t.ExpiresAt)
 				}
-				rows.Row(t.Id, render.Name("token:"+t.Name), end, render.NameOrNothing(t.By), render.NameOrNothing(t.Comment))
+				rows.Row(render.Name(t.Id), render.Name("token:"+t.Name), end, render.NameOrNothing(t.By), render.NameOrNothing(t.Comment))
 			}
 			return output.Print(cmd, res, func(p *render.Page) { p.Table(rows) })
 		},
