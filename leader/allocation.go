@@ -10,7 +10,7 @@ import (
 // member come first, side by side in memory. The package documentation lists the fields and bytes
 // of each group.
 //
-// Invariants: charged >= rate; ret <= out; out contains every token that the member may hold, that
+// Invariants: charged >= rate; returnable <= out; out contains every token that the member may hold, that
 // is on its way to it, or that it may have spent since its last report.
 type allocation struct {
 	openState
@@ -41,7 +41,7 @@ type heldState struct {
 	returnable    quota.Units    // part of out that may be held or may return; the rest was used or has overflowed
 	held          quota.Units    // as last reported
 	capped        quota.Units    // largest cap that the member may still use
-	unackedTokens quota.Units    // sum of flight
+	unackedTokens quota.Units    // sum of unacked
 	rate          quota.Units    // granted refill, Units per second
 	charged       quota.Units    // largest refill that the member may still use, Units per second
 	from          quota.Time     // out includes the yield of charged up to this time
@@ -118,8 +118,8 @@ func (al *allocation) void() {
 	al.carriedOver = false
 }
 
-// answer moves the cost of an admitted decide request from the pool to the member.
-func (al *allocation) answer(cost quota.Units) {
+// addAnswered adds the cost of an admitted decide request, which has left the pool, to out.
+func (al *allocation) addAnswered(cost quota.Units) {
 	al.out, al.returnable, al.log().answered = al.out+cost, al.returnable+cost, al.log().answered+cost
 }
 
@@ -158,9 +158,10 @@ func (al *allocation) unreported() quota.Units {
 	return al.logged.answered.Plus(al.logged.ended)
 }
 
-// unanswer forgets u of what decide requests used and the member has not reported: of the present window, or of
-// earlier ones, as far as it can. It returns the part of the present window that has not overflowed.
-func (al *allocation) unanswer(u quota.Units, present bool) quota.Units {
+// reverseAnswered reverses answers of cost u that the member has not reported. If present is set, it reverses those of
+// the present window first, otherwise those of ended windows. It returns the part of the present window that has not
+// overflowed.
+func (al *allocation) reverseAnswered(u quota.Units, present bool) quota.Units {
 	if u == 0 {
 		return 0
 	}
@@ -184,9 +185,9 @@ func (b *bucket) dropAnswered(al *allocation) {
 	b.pool.Add(al.takeAnswered(u))
 }
 
-// known returns how much of the use in a report this leader has counted when it admitted it, in windows that have
-// ended and in the present one, and forgets it. As much of the late use as may be was overdrawn.
-func (al *allocation) known(d *delta) (ended, current quota.Units) {
+// takeCounted removes from the counted answers the part that a report states as use, and returns it: of windows that
+// have ended, and of the present one. Of the use in ended windows, as much as possible is taken to be overdraft.
+func (al *allocation) takeCounted(d *delta) (ended, current quota.Units) {
 	g := al.logged
 	if g == nil {
 		return 0, 0
@@ -245,7 +246,7 @@ func (al *allocation) accrue(now quota.Time) quota.Units {
 	dt := end.Sub(al.from)
 	var got quota.Units
 	if dt > 0 && al.charged > 0 {
-		got = perSecondCeil(al.charged, dt)
+		got = accruedCeil(al.charged, dt)
 	}
 	al.from = max(al.from, now)
 	if now >= al.lease.Add(leaseSlack) {
@@ -261,9 +262,9 @@ const leaseSlack = 50 * time.Millisecond
 
 // standing is the most that the member can spend at one moment: it accrues up to its cap, and
 // granted tokens on their way come on top. What is answered was spent.
-func (al *allocation) standing() quota.Units { return max(0, min(al.out-al.answered(), al.most())) }
+func (al *allocation) standing() quota.Units { return max(0, min(al.out-al.answered(), al.maxHeld())) }
 
-func (al *allocation) most() quota.Units { return max(al.capped, al.held).Plus(al.unackedTokens) }
+func (al *allocation) maxHeld() quota.Units { return max(al.capped, al.held).Plus(al.unackedTokens) }
 
 // settle compares a report with the allocation, updates the allocation and returns the difference.
 // past means that the whole report belongs to a window that has ended: its held tokens are void.
@@ -297,7 +298,7 @@ func (al *allocation) settle(now, started quota.Time, e *quota.ReportEntry, limi
 	if limit.Ceiling == quota.Hard { // it holds at most its cap, however old the report is; the rest it may have spent
 		standing = min(standing, max(held, al.capped).Plus(al.unackedTokens))
 	}
-	ended, current := al.known(&d)
+	ended, current := al.takeCounted(&d)
 	d.known, d.late = ended+current, d.late-ended
 	left, ret := al.out-d.used+ended, al.returnable
 	d.used -= d.known
@@ -316,16 +317,16 @@ func (al *allocation) settle(now, started quota.Time, e *quota.ReportEntry, limi
 	return d
 }
 
-// splitExact splits left, the unspent part of out. It sets ret, the part that the member may hold or
+// splitExact splits left, the unspent part of out. It sets returnable, the part that the member may hold or
 // that may return later, and returns the part that returns to the pool now. Both add up to at most
-// the certain tokens (held, flying and returned, which existed all the time), or to least if that
-// is more. Others may have overflowed, because the time of each use is unknown. least is ret less
-// the use: had all use been at the last moment, that much would be left, and there was room for it
-// at every moment.
+// the tokens that existed all the time (held, unacknowledged and returned ones), or to least if that
+// is more. Others may have overflowed, because the time of each use is unknown. least is returnable
+// before the report less the use: had all use been at the last moment, that much would be left, and
+// there was room for it at every moment.
 func (al *allocation) splitExact(left, returned, least quota.Units) quota.Units {
-	stands, sure := al.standing(), (al.held + returned).Plus(al.unackedTokens)
-	allowed := min(max(sure, least), left)
-	al.returnable = min(max(allowed, stands), al.out)
+	standing, certain := al.standing(), (al.held + returned).Plus(al.unackedTokens)
+	allowed := min(max(certain, least), left)
+	al.returnable = min(max(allowed, standing), al.out)
 	return allowed - al.returnable
 }
 
@@ -358,14 +359,14 @@ func (al *allocation) mayReceive(now, started quota.Time, e *quota.ReportEntry) 
 	var sum quota.Units
 	if e.Learn != nil && al.settlesEarlier {
 		dt := min(now.Sub(started), max(0, e.Learn.LeaseLeft)+leaseSlack)
-		sum = perSecondCeil(e.Learn.Rate, max(0, dt))
+		sum = accruedCeil(e.Learn.Rate, max(0, dt))
 	}
 	from := e.AccruedTo
 	if !al.applied(e) && from == 0 {
 		from = al.granted // it may still apply the grant, from its start, but never accrues the same time twice
 	}
 	if dt := min(now, al.lease.Add(leaseSlack)).Sub(from); from > 0 && al.charged > 0 {
-		sum = perSecondCeil(al.charged, min(dt, maxComing))
+		sum = accruedCeil(al.charged, min(dt, maxComing))
 	}
 	return min(sum.Plus(al.unackedTokens), quota.Most)
 }
@@ -373,11 +374,11 @@ func (al *allocation) mayReceive(now, started quota.Time, e *quota.ReportEntry) 
 // maxComing bounds the accrual that a report with a wrong clock can claim.
 const maxComing = time.Minute
 
-// perSecond returns the yield of a rate in d, rounded down; perSecondCeil rounds up.
-func perSecond(rate quota.Units, d time.Duration) quota.Units {
+// accrued returns the yield of a rate in d, rounded down; accruedCeil rounds up.
+func accrued(rate quota.Units, d time.Duration) quota.Units {
 	return quota.Units(quota.MulDiv(int64(rate), int64(d), int64(time.Second)))
 }
 
-func perSecondCeil(rate quota.Units, d time.Duration) quota.Units {
+func accruedCeil(rate quota.Units, d time.Duration) quota.Units {
 	return quota.Units(quota.MulDivCeil(int64(rate), int64(d), int64(time.Second)))
 }

@@ -41,7 +41,7 @@ func (b *bucket) regains(now quota.Time, level quota.Units) time.Duration {
 	if _, end := b.pool.Bounds(); end > 0 {
 		wait = end.Sub(now)
 	}
-	if gain := b.perSecond(); gain > 0 {
+	if gain := b.gainPerSecond(); gain > 0 {
 		wait = min(wait, time.Duration(quota.MulDivCeil(int64(quota.Token-level), int64(time.Second), int64(gain))))
 	}
 	return wait
@@ -85,7 +85,7 @@ func (l *Ledger) pushAnnounced(now quota.Time) {
 	var entries []quota.GrantEntry
 	for range min(l.announcing.len(), maxAnnouncing) {
 		b := l.announcing.pop()
-		l.look(now, b, func() { entries = append(entries, l.announcement(b)) })
+		l.readBucket(now, b, func() { entries = append(entries, l.announcement(b)) })
 	}
 	for _, id := range slices.Sorted(maps.Keys(l.members)) {
 		if m := l.members[id]; !m.gone {
@@ -100,7 +100,7 @@ func (l *Ledger) introduce(now quota.Time, id quota.NodeID) {
 	var entries []quota.GrantEntry
 	for i := range l.announced.len() {
 		b := *l.announced.at(i)
-		l.look(now, b, func() {
+		l.readBucket(now, b, func() {
 			if b.announced > now {
 				entries = append(entries, l.announcement(b))
 			}
@@ -125,7 +125,7 @@ func (l *Ledger) unopened(now quota.Time, k quota.Key) *bucket {
 	if limit == nil || l.buckets[k] != nil {
 		return nil
 	}
-	kl, saved := l.line(now, k, limit)
+	kl, saved := l.savedLevelOf(now, k, limit)
 	if !saved {
 		return nil
 	}
@@ -137,7 +137,7 @@ func (l *Ledger) unopened(now quota.Time, k quota.Key) *bucket {
 // announcement returns the entry that announces the level of a key.
 func (l *Ledger) announcement(b *bucket) quota.GrantEntry {
 	e := quota.GrantEntry{Key: b.key, Announced: true, Level: b.level(), Again: l.cfg.Sync}
-	b.window(&e)
+	b.addWindow(&e)
 	return e
 }
 

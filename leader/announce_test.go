@@ -107,7 +107,7 @@ func TestAnnounceToNewcomer(t *testing.T) {
 	a := newAnnouncer(t, 1, nil, "a", "b")
 	a.report("b", false, a.use(1, 100, 0), a.use(2, 100, 0), a.use(3, 50, 0))
 	a.report("b", false, a.use(1, 100, 50))
-	for range 20 { // until they are at rest
+	for range 20 { // until they are packed
 		a.now = a.now.Add(time.Second)
 		a.Sweep(a.now)
 	}

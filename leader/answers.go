@@ -77,13 +77,13 @@ func (b *bucket) promiseOwn(now quota.Time, seq quota.Seq, kl *quota.KeyLevel) {
 		}
 		return
 	}
-	_, admit := b.asked.showing(now)
+	_, admit := b.asked.displayRates(now)
 	s.unwritten = false
 	need := max(quota.RoundUnits(admit*answersFor.Seconds()), 2*s.short)
 	if b.limit.CountsLong() { // the next leader counts all of it as used, so promise only what callers wait for
 		need = s.short
 	}
-	need = min(need, max(0, b.pool.Level()).Plus(perSecond(b.perSecond(), answersFor)))
+	need = min(need, max(0, b.pool.Level()).Plus(accrued(b.gainPerSecond(), answersFor)))
 	if need == 0 && len(s.pending) == 0 && (s.given >= s.promised.high || now >= s.promised.until) {
 		return // nothing is promised or needed
 	}

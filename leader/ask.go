@@ -29,12 +29,14 @@ func (l *Ledger) Ask(now quota.Time, asks []quota.Ask) []quota.Answer {
 	return out
 }
 
+// answer decides a request, and books it. It returns what it booked, so that a cancellation can reverse it;
+// booking.incarnation is 0 if it booked nothing.
 func (l *Ledger) answer(now quota.Time, q *quota.Ask) (quota.Answer, booking) {
 	b := l.open(now, q.Key)
 	if b == nil || q.Cost < -quota.Most || q.Cost > quota.Most {
 		return quota.Answer{Why: quota.WhyNoLimit}, booking{}
 	}
-	defer l.note(now, b)
+	defer l.noteChanged(now, b)
 	b.wakeBy(now.Add(linger))
 	b.advance(now)
 	if b.limit.Ceiling == quota.Hard && !l.mayGrant(now, b) && q.Cost > 0 && !q.Force {
@@ -55,8 +57,8 @@ func (l *Ledger) answer(now quota.Time, q *quota.Ask) (quota.Answer, booking) {
 	booked.window, _ = b.pool.Bounds()
 	b.noteAsked(q)
 	if out.Allowed && q.Cost > 0 && !q.Force && b.limit.ReportsAnswers() {
-		if al := b.answering(now, q); al != nil {
-			al.answer(q.Cost)
+		if al := b.allocationForAnswer(now, q); al != nil {
+			al.addAnswered(q.Cost)
 			out.Report, booked.report = true, true
 		}
 	}
@@ -134,9 +136,9 @@ func (b *bucket) process(node quota.NodeID, inc quota.Incarnation) *allocation {
 	return nil
 }
 
-// answering returns the allocation of the requesting process, adding it if necessary; nil for a request without a
+// allocationForAnswer returns the allocation of the requesting process, adding it if necessary; nil for a request without a
 // name, and for a process that counts as dead.
-func (b *bucket) answering(now quota.Time, q *quota.Ask) *allocation {
+func (b *bucket) allocationForAnswer(now quota.Time, q *quota.Ask) *allocation {
 	if q.ID == 0 {
 		return nil
 	}
@@ -153,6 +155,7 @@ func (b *bucket) answering(now quota.Time, q *quota.Ask) *allocation {
 	})
 }
 
+// count counts a decision of the leader in the use of the key and of its limit.
 func (b *bucket) count(now quota.Time, cost quota.Units, allowed bool) {
 	b.attempted, b.lastUse, b.own.unwritten = b.attempted.Plus(cost), now, true
 	if allowed {
@@ -175,17 +178,17 @@ type asked struct {
 }
 
 func (s *asked) count(now quota.Time, cost quota.Units, allowed bool) {
-	s.tried, s.admit = s.showing(now)
+	s.tried, s.admit = s.displayRates(now)
 	s.at = now
-	per := float64(cost) / shown.Seconds()
+	per := float64(cost) / displayTime.Seconds()
 	s.tried += per
 	if allowed {
 		s.admit += per
 	}
 }
 
-func (s *asked) showing(now quota.Time) (tried, admit float64) {
-	fade := math.Exp(-now.Sub(s.at).Seconds() / shown.Seconds())
+func (s *asked) displayRates(now quota.Time) (tried, admit float64) {
+	fade := math.Exp(-now.Sub(s.at).Seconds() / displayTime.Seconds())
 	return s.tried * fade, s.admit * fade
 }
 

@@ -9,15 +9,15 @@ import (
 )
 
 // bucket is one key: what its place in the ledger's tables needs, and the state. Use the state only
-// of a bucket that Ledger.current has returned: another may be at rest, see rest.go.
+// of a bucket that Ledger.current has returned: another may be packed, see pack.go.
 type bucket struct {
 	key    quota.Key
 	limit  *quota.Limit
 	sums   *quota.LiveError // of the limit
-	packed []byte           // the state at rest
+	packed []byte           // the state, while it is packed
 
 	visitState
-	*state // nil at rest
+	*state // nil while it is packed
 }
 
 // state is the state of one key, in groups. The package documentation lists the fields and bytes
@@ -88,7 +88,7 @@ type errorState struct {
 type divisionState struct {
 	batchSizes dispersion
 	shared     quota.Time // when deficits were last updated
-	most       float64    // water level of the last division, Units per second; +Inf if all demand is covered
+	waterLevel float64    // water level of the last division, Units per second; +Inf if all demand is covered
 	central    bool       // too few tokens for the members: none are granted, the leader decides; see scarce
 }
 
@@ -112,7 +112,7 @@ type visitState struct {
 	counted **bucket   // place in Ledger.counted; nil if it is not there
 	dropped bool       // removed from all tables of the ledger
 	watched bool       // it is in Ledger.watched
-	used    bool       // since Ledger.restSome looked at it
+	used    bool       // since Ledger.packUnused looked at it
 }
 
 func newBucket(k quota.Key, limit *quota.Limit, pool limiter.Meter) *bucket {
@@ -133,7 +133,7 @@ func (b *bucket) advance(now quota.Time) quota.Units {
 		return b.standing()
 	}
 	b.roll(now)
-	stands := b.outstandingTokens()
+	standing := b.outstandingTokens()
 	for i := range b.allocations {
 		al := &b.allocations[i]
 		if al.carriedOver && (al.dead || now >= al.lease.Add(leaseSlack)) {
@@ -141,34 +141,34 @@ func (b *bucket) advance(now quota.Time) quota.Units {
 			al.void()
 		}
 		b.pool.Add(-al.accrue(now))
-		stands = stands.Plus(al.standing())
+		standing = standing.Plus(al.standing())
 	}
-	b.fill(now, stands)
-	return stands
+	b.refillPool(now, standing)
+	return standing
 }
 
-// fill refills the pool. stands are the tokens outstanding at members.
-func (b *bucket) fill(now quota.Time, stands quota.Units) {
+// refillPool refills the pool. standing are the tokens outstanding at members.
+func (b *bucket) refillPool(now quota.Time, standing quota.Units) {
 	// The meter advances free and outstanding tokens as one level. So only the refill that the
 	// rates leave over overflows, and a sliding window does not take outstanding tokens for used.
-	handed := stands.Plus(b.own.earlier)
+	withheld := standing.Plus(b.own.earlier)
 	if b.tier.Kind == quota.TokenBucket {
-		handed -= b.unseen(now, nil, b.levelWith(stands)) // probably used, so it does not overflow
+		withheld -= b.unseen(now, nil, b.levelWith(standing)) // probably used, so it does not overflow
 	}
-	b.pool.Add(handed)
+	b.pool.Add(withheld)
 	full, before := b.limit.BurstUnits(), b.pool.Level()
 	was, _ := b.pool.Bounds()
 	b.pool.Advance(now, &b.tier)
 	b.dropReturnsOfDead(was)
 	b.noteOverflow(now, before)
 	if b.recordsRooms() {
-		b.rooms.note(now, max(0, full-b.pool.Level()-max(0, b.returns()-b.answered()-stands)))
+		b.rooms.note(now, max(0, full-b.pool.Level()-max(0, b.returns()-b.answered()-standing)))
 	}
-	b.pool.Add(-handed)
+	b.pool.Add(-withheld)
 	switch {
 	case b.tier.Kind != quota.TokenBucket || b.limit.Ceiling == quota.Hard:
 		b.overflow(full)
-	case b.pool.Level().Plus(handed) >= full:
+	case b.pool.Level().Plus(withheld) >= full:
 		b.overflow(0)
 	}
 	b.endAnswers(now)
@@ -178,7 +178,7 @@ func (b *bucket) fill(now quota.Time, stands quota.Units) {
 // standing of al has changed. others are the tokens outstanding elsewhere; it returns them.
 func (b *bucket) advanceOne(now quota.Time, al *allocation, others quota.Units) quota.Units {
 	b.pool.Add(-al.accrue(now))
-	b.fill(now, others.Plus(al.standing()))
+	b.refillPool(now, others.Plus(al.standing()))
 	return others
 }
 
@@ -332,7 +332,7 @@ func (b *bucket) admit(now quota.Time, r *quota.Report, e *quota.ReportEntry) *a
 // Where counts endure, the log contains everything that members may have out, so only the reported
 // use is settled.
 func (b *bucket) learn(now quota.Time, al *allocation, e *quota.ReportEntry) {
-	if b.past(e) || b.tier.Kind == quota.Concurrency {
+	if b.inEndedWindow(e) || b.tier.Kind == quota.Concurrency {
 		return
 	}
 	if b.tier.Kind == quota.PeriodicRefill && e.Window != 0 && b.admitted == 0 { // its window continues
@@ -342,11 +342,11 @@ func (b *bucket) learn(now quota.Time, al *allocation, e *quota.ReportEntry) {
 		al.resume(now, e)
 	}
 	if e.Learn.HasLevel && (!b.endures() || b.limit.AsksLeader() && !b.limit.ReportsAnswers()) {
-		told := e.Learn.Level.Plus(b.refill(e.Learn.Age)).Plus(b.forgiven - b.admitted)
-		if level := b.level(); level > told {
-			b.pool.Add(told.Plus(-level))
+		lastLevel := e.Learn.Level.Plus(b.maxRefill(e.Learn.Age)).Plus(b.forgiven - b.admitted)
+		if level := b.level(); level > lastLevel {
+			b.pool.Add(lastLevel.Plus(-level))
 		}
-		b.env.learned(now, told)
+		b.env.learned(now, lastLevel)
 		b.dirty = true
 	}
 	if !b.endures() {
@@ -354,15 +354,15 @@ func (b *bucket) learn(now quota.Time, al *allocation, e *quota.ReportEntry) {
 	}
 }
 
-// past reports whether all use in the entry belongs to a window that has ended. Use in a sliding
+// inEndedWindow reports whether all use in the entry belongs to a window that has ended. Use in a sliding
 // window always counts.
-func (b *bucket) past(e *quota.ReportEntry) bool {
-	return b.tier.Kind != quota.SlidingWindow && b.windowOver(e)
+func (b *bucket) inEndedWindow(e *quota.ReportEntry) bool {
+	return b.tier.Kind != quota.SlidingWindow && b.windowEnded(e)
 }
 
-// windowOver reports whether the window of the entry has ended. Refunds of that window raise no
+// windowEnded reports whether the window of the entry has ended. Refunds of that window raise no
 // level.
-func (b *bucket) windowOver(e *quota.ReportEntry) bool {
+func (b *bucket) windowEnded(e *quota.ReportEntry) bool {
 	if !b.tier.Kind.Windowed() || e.Window == 0 {
 		return false
 	}
@@ -373,11 +373,11 @@ func (b *bucket) windowOver(e *quota.ReportEntry) bool {
 	return e.Window < start
 }
 
-// before returns the part of the entry's counters that was spent before its window and does not
+// spentBeforeWindow returns the part of the entry's counters that was spent before its window and does not
 // belong to a window that continues here; 0 if none. A member may end a window before this leader:
 // its clock is ahead, or it does not know yet that a periodic window began again. A window that the
 // member received after the last window ended here does not end within one period from that end.
-func (b *bucket) before(e *quota.ReportEntry) quota.Units {
+func (b *bucket) spentBeforeWindow(e *quota.ReportEntry) quota.Units {
 	switch start, _ := b.pool.Bounds(); {
 	case e.Window <= start || b.tier.Kind == quota.SlidingWindow:
 	case b.tier.Kind == quota.PeriodicRefill && (b.limit.Ceiling == quota.Soft || e.Window < b.ended.Add(b.tier.Rate.Per)):
@@ -387,13 +387,13 @@ func (b *bucket) before(e *quota.ReportEntry) quota.Units {
 	return e.Before
 }
 
-// refill is the most that the level gained in d.
-func (b *bucket) refill(d time.Duration) quota.Units {
+// maxRefill is the most that the level gained in d.
+func (b *bucket) maxRefill(d time.Duration) quota.Units {
 	switch b.tier.Kind {
 	case quota.TokenBucket:
 		return refill(b.limit.Rate, d)
 	case quota.SlidingWindow:
-		return perSecondCeil(b.perSecond(), min(d, b.tier.Rate.Per))
+		return accruedCeil(b.gainPerSecond(), min(d, b.tier.Rate.Per))
 	}
 	return 0
 }
@@ -437,7 +437,7 @@ func (b *bucket) close(now quota.Time, al *allocation, e *quota.ReportEntry, ack
 		al.grants++
 		g.Closed, g.Seq, g.Again = false, al.grants, unsavedAgain
 	}
-	b.window(g)
+	b.addWindow(g)
 }
 
 // unsavedAgain is when the member asks again whether the log has its counts.

@@ -39,12 +39,12 @@ func (l *Ledger) Check(now quota.Time, keys ...quota.Key) error {
 	var first error
 	var at quota.Key
 	for k, b := range l.buckets {
-		rested := b.resting()
+		wasPacked := b.isPacked()
 		if l.current(b) == nil {
 			continue
 		}
 		err := l.check(now, b)
-		if l.restAgain(b, rested); err != nil && (first == nil || k.Compare(at) < 0) {
+		if l.repackBucket(b, wasPacked); err != nil && (first == nil || k.Compare(at) < 0) {
 			first, at = fmt.Errorf("%v: %w", k, err), k
 		}
 	}

@@ -32,7 +32,7 @@ func (l *Ledger) bookDeficit(now quota.Time, b *bucket, al *allocation, parts fl
 
 // fairOf is the member's max-min fair share of the rate by its current demand, at the water level
 // of the last division, Units per second.
-func (b *bucket) fairOf(al *allocation) float64 { return min(al.live, b.most) }
+func (b *bucket) fairOf(al *allocation) float64 { return min(al.live, b.waterLevel) }
 
 // parts is the sum of all fair shares.
 func (b *bucket) parts() (sum float64) {
@@ -61,7 +61,7 @@ func (b *bucket) deficitSeconds() float64 {
 // tracksDeficit reports whether deficits change rates and levels: under soft, where members
 // overdraw, while tokens are scarce. Under hard they only order the members that get tokens.
 func (b *bucket) tracksDeficit() bool {
-	return b.limit.Ceiling == quota.Soft && b.rates() && !math.IsInf(b.most, 1)
+	return b.limit.Ceiling == quota.Soft && b.rates() && !math.IsInf(b.waterLevel, 1)
 }
 
 // withDeficit is the share of the rate, plus the deficit over its time constant, up to twice the
@@ -85,9 +85,9 @@ func (b *bucket) deficitOf(al *allocation) float64 {
 // because it would return them unused.
 func (l *Ledger) lendable(b *bucket, al *allocation) quota.Units {
 	sync := l.cfg.Sync.Seconds()
-	tried, _ := al.showing(al.reported) // over a longer time than live, which drops between clumps of requests
+	tried, _ := al.displayRates(al.reported) // over a longer time than live, which drops between clumps of requests
 	asks := max(al.live, tried)
-	if !b.tracksDeficit() || al.rate > 0 || asks >= b.most || asks*sync >= float64(quota.Token) || al.live*3*sync < b.batchSize() {
+	if !b.tracksDeficit() || al.rate > 0 || asks >= b.waterLevel || asks*sync >= float64(quota.Token) || al.live*3*sync < b.batchSize() {
 		return 0
 	}
 	return quota.RoundUnits(max(0, b.deficitOf(al)))
@@ -140,10 +140,10 @@ func (l *Ledger) busy(al *allocation) bool {
 }
 
 // reservedBefore is the part of the pool that is reserved for members whose callers were refused and whose
-// deficit is larger than al's. They get it from serve or, under soft, when they report: there it is at most
-// b.few, since more would lie unused until then.
+// deficit is larger than al's. They get it from pushReturned or, under soft, when they report: there it is at most
+// b.smallAmount, since more would lie unused until then.
 func (l *Ledger) reservedBefore(now quota.Time, b *bucket, al *allocation) (sum quota.Units) {
-	room := spaces{bucket: b}
+	room := capRooms{bucket: b}
 	for i := range b.allocations {
 		o := &b.allocations[i]
 		if o == al || o.deficit <= al.deficit || !l.busy(o) {
@@ -154,21 +154,21 @@ func (l *Ledger) reservedBefore(now quota.Time, b *bucket, al *allocation) (sum 
 		}
 	}
 	if b.limit.Ceiling == quota.Soft {
-		sum = min(sum, quota.RoundUnits(b.few()))
+		sum = min(sum, quota.RoundUnits(b.smallAmount()))
 	}
 	return sum
 }
 
 // keptFromAsker is the part of the pool that a decide request of al must leave, where the leader
 // decides because tokens are few and al had more than its share, or asks for more than an equal one: one
-// request for each member that had less than its share, up to b.few and half the burst. By the
+// request for each member that had less than its share, up to b.smallAmount and half the burst. By the
 // order of arrival alone, each member would be served by how often it asks. Where reports have not
 // shown al's demand yet, its share is unknown and it leaves nothing.
 func (l *Ledger) keptFromAsker(b *bucket, al *allocation) quota.Units {
 	if !b.central || !b.rates() || al == nil || al.live == 0 {
 		return 0
 	}
-	if tried, _ := al.showing(al.reported); min(al.live, tried) < b.most && al.deficit >= 0 {
+	if tried, _ := al.displayRates(al.reported); min(al.live, tried) < b.waterLevel && al.deficit >= 0 {
 		return 0
 	}
 	size, sum := b.batchSize(), 0.0
@@ -177,7 +177,7 @@ func (l *Ledger) keptFromAsker(b *bucket, al *allocation) quota.Units {
 			sum += size
 		}
 	}
-	u := min(quota.RoundUnits(min(sum, b.few())), b.limit.BurstUnits()/2)
+	u := min(quota.RoundUnits(min(sum, b.smallAmount())), b.limit.BurstUnits()/2)
 	return u - u%quota.Token
 }
 

@@ -12,7 +12,7 @@ import (
 // is 0.
 func TestTurns(t *testing.T) {
 	const token = float64(quota.Token)
-	b := &bucket{limit: &quota.Limit{Ceiling: quota.Hard}, state: &state{divisionState: divisionState{most: 10 * token}}}
+	b := &bucket{limit: &quota.Limit{Ceiling: quota.Hard}, state: &state{divisionState: divisionState{waterLevel: 10 * token}}}
 	for _, live := range []float64{30, 10, 10} {
 		b.allocations = append(b.allocations, allocation{demandState: demandState{live: live * token}})
 	}
@@ -51,9 +51,9 @@ func TestEvened(t *testing.T) {
 		{"enough for all", quota.Soft, true, -12, 10, false},
 		{"by turns", quota.Hard, false, -12, 10, false},
 	} {
-		b := &bucket{limit: &quota.Limit{Ceiling: tc.ceiling, Burst: 100}, state: &state{divisionState: divisionState{most: fair}}}
+		b := &bucket{limit: &quota.Limit{Ceiling: tc.ceiling, Burst: 100}, state: &state{divisionState: divisionState{waterLevel: fair}}}
 		if tc.enough {
-			b.most = math.Inf(1)
+			b.waterLevel = math.Inf(1)
 		}
 		al := &allocation{demandState: demandState{live: 5 * fair, deficit: tc.due * token}}
 		if got := b.withDeficit(al, fair) / token; math.Abs(got-tc.want) > 1e-6 {
@@ -89,7 +89,7 @@ func TestLendable(t *testing.T) {
 		{"hard", quota.Hard, 8, 5, 5, 0, 3, 2, 0, 0},
 	} {
 		b := &bucket{limit: &quota.Limit{Ceiling: tc.ceiling}, state: &state{
-			allocations: make([]allocation, 9), divisionState: divisionState{most: tc.share * token},
+			allocations: make([]allocation, 9), divisionState: divisionState{waterLevel: tc.share * token},
 		}}
 		al := &allocation{demandState: demandState{live: tc.live * token, tried: float32(tc.tried * token), deficit: tc.deficit * token}}
 		al.rate, al.lastReturned = quota.RoundUnits(tc.rate*token), quota.RoundUnits(tc.returned*token)

@@ -131,40 +131,40 @@ func (al *allocation) observe(now quota.Time, d delta, sync time.Duration, b *bu
 	al.using = follow(al.using, max(0, float64(d.used+d.over-d.refunded)), size, seconds, every)
 }
 
-// show updates the averages for display, before observe. A report of an open key replaces what was shown since the
+// updateDisplay updates the averages for display, before observe. A report of an open key replaces what was shown since the
 // last report. Counts of an epoch that begins (opened) were not shown at all: they are added, and fade from now on.
-func (al *allocation) show(now quota.Time, d delta, opened bool, f *fades) {
-	gap := shown
+func (al *allocation) updateDisplay(now quota.Time, d delta, opened bool, f *fades) {
+	gap := displayTime
 	if al.reported > 0 {
 		gap = max(now.Sub(al.reported), time.Millisecond)
 	}
-	left := f.shown.fade(gap.Seconds(), shown.Seconds())
+	left := f.shown.fade(gap.Seconds(), displayTime.Seconds())
 	part := (1 - left) / gap.Seconds()
 	if opened {
-		part = 1 / shown.Seconds()
+		part = 1 / displayTime.Seconds()
 	}
 	al.tried = float32(left*float64(al.tried) + part*float64(d.attempted()))
 	al.admit = float32(left*float64(al.admit) + part*float64(d.used+d.over))
 }
 
-// shown is the averaging time of displayed rates: long enough to be steady, while the division
+// displayTime is the averaging time of displayed rates: long enough to be steady, while the division
 // follows every surge.
-const shown = 2 * time.Second
+const displayTime = 2 * time.Second
 
-// showing returns the averages for display. They decay while the member is silent: from its final report on, or
+// displayRates returns the averages for display. They decay while the member is silent: from its final report on, or
 // from when the next one is due.
-func (al *allocation) showing(now quota.Time) (tried, admit float64) {
+func (al *allocation) displayRates(now quota.Time) (tried, admit float64) {
 	silent := now.Sub(al.reported)
 	if !al.closed {
 		silent -= al.reportWithin
 	}
 	silent = max(0, silent)
-	fade := math.Exp(-silent.Seconds() / shown.Seconds())
+	fade := math.Exp(-silent.Seconds() / displayTime.Seconds())
 	return float64(al.tried) * fade, float64(al.admit) * fade
 }
 
-// fade updates live. A silent member has nothing to count, or it would have reported.
-func (al *allocation) fade(now quota.Time, sync time.Duration) {
+// updateLive updates live. A silent member has nothing to count, or it would have reported.
+func (al *allocation) updateLive(now quota.Time, sync time.Duration) {
 	al.live = al.demand
 	if silent := now.Sub(al.reported) - al.reportWithin - sync/2; silent > 0 {
 		al.live *= math.Exp(-silent.Seconds() / (3 * sync.Seconds()))

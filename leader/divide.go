@@ -83,7 +83,7 @@ func (l *Ledger) grant(now quota.Time, b *bucket, al *allocation, e *quota.Repor
 		g.Free = max(0, g.Free-l.reservedBefore(now, b, al))
 	}
 	g.Free = g.Free.Plus(l.recallPresumed(now, b, al, g))
-	l.serve(now, b, al)
+	l.pushReturned(now, b, al)
 }
 
 // scarce reports whether there are too few tokens to divide among the members that use the key. Then, if the
@@ -109,15 +109,15 @@ func (l *Ledger) scarce(b *bucket, t terms) bool {
 	if b.central {
 		more = 1.5
 	}
-	least := b.few()
+	least := b.smallAmount()
 	if fast := t.burst < t.rate*l.cfg.Sync.Seconds() && t.total*more > t.avail/2; b.limit.Ceiling == quota.Soft && !fast {
 		least = min(b.batchSize(), 8*float64(quota.Token))
 	}
 	return members > 1 && t.burst/float64(2*members) < least*more
 }
 
-// few is the number of Units that is worth little to a member: two requests or eight tokens.
-func (b *bucket) few() float64 { return max(2*b.batchSize(), 8*float64(quota.Token)) }
+// smallAmount is the number of Units that is worth little to a member: two requests or eight tokens.
+func (b *bucket) smallAmount() float64 { return max(2*b.batchSize(), 8*float64(quota.Token)) }
 
 // centralEvery is how many sync intervals pass between the reports of a key for which scarce holds.
 const centralEvery = 5
@@ -130,7 +130,7 @@ func (l *Ledger) deliver(now quota.Time, b *bucket, al *allocation, tokens quota
 		al.granted = now
 	}
 	al.charged = max(al.charged, al.rate)
-	l.leased(al)
+	l.recordLease(al)
 	if b.promises() {
 		b.wakeBy(al.renewAt(l.cfg.Lease))
 	}
@@ -148,13 +148,13 @@ func (l *Ledger) grantAt(now quota.Time, b *bucket, al *allocation, tokens, leve
 		Tokens: tokens, Rate: al.rate, Cap: min(al.cap, quota.Most), Lease: al.lease.Sub(now), Saved: min(al.saved, quota.Most),
 		Level: b.levelFor(al, level), Others: b.others(al), Free: max(b.pool.Level(), l.lendable(b, al)), Unseen: b.unseen(now, al, level), Aside: l.aside(now, b), Again: al.reportWithin,
 	}
-	b.window(g)
+	b.addWindow(g)
 }
 
 // weigh computes the fair share of the rate by water-filling: members that demand less than an
 // equal share get their demand, and the rest is divided equally among the others.
 func (l *Ledger) weigh(now quota.Time, b *bucket, al *allocation) terms {
-	t := terms{rate: float64(b.perSecond()), burst: float64(b.limit.BurstUnits()), mine: al.demand, least: float64(quota.Token), margin: float64(quota.Token)}
+	t := terms{rate: float64(b.gainPerSecond()), burst: float64(b.limit.BurstUnits()), mine: al.demand, least: float64(quota.Token), margin: float64(quota.Token)}
 	avail := t.rate
 	if level := float64(b.pool.Level()); level < 0 && t.rate > 0 {
 		avail = max(0, t.rate+level/repay.Seconds())
@@ -163,7 +163,7 @@ func (l *Ledger) weigh(now quota.Time, b *bucket, al *allocation) terms {
 	}
 	for i := range b.allocations {
 		o := &b.allocations[i]
-		o.fade(now, l.cfg.Sync)
+		o.updateLive(now, l.cfg.Sync)
 		if d := o.live; d > 0 {
 			t.total += d
 			t.members++
@@ -177,11 +177,11 @@ func (l *Ledger) weigh(now quota.Time, b *bucket, al *allocation) terms {
 	if !t.contended() { // under contention, tokens kept for batches are missing elsewhere
 		t.margin = size
 	}
-	b.most = math.Inf(1)
+	b.waterLevel = math.Inf(1)
 	if t.total > avail {
-		b.most = fairshare.Level(len(b.allocations), func(i int) float64 { return b.allocations[i].live }, avail)
+		b.waterLevel = fairshare.Level(len(b.allocations), func(i int) float64 { return b.allocations[i].live }, avail)
 	}
-	t.fair = min(t.mine, b.most)
+	t.fair = min(t.mine, b.waterLevel)
 	if t.parts = b.parts(); t.parts > 0 {
 		t.weight = t.fair / t.parts
 	}
@@ -249,7 +249,7 @@ func (l *Ledger) tokens(now quota.Time, b *bucket, al *allocation, e *quota.Repo
 		if left := pool - part - t.total*horizon; left > 0 {
 			part += left * spare * t.part(token/l.cfg.Sync.Seconds(), len(l.members))
 		}
-		room := l.room(b, al)
+		room := l.capRoom(b, al)
 		if al.rate > 0 && t.total*horizon > pool {
 			room = min(room, max(t.burst*t.weight, token)-float64(b.holds(al)))
 		}
@@ -259,7 +259,7 @@ func (l *Ledger) tokens(now quota.Time, b *bucket, al *allocation, e *quota.Repo
 	if al.rate == 0 {
 		u -= u % quota.Token // without a rate a fraction is never used
 	}
-	singly := al.rate == 0 && b.tracksDeficit() && b.most*l.cfg.Sync.Seconds() < token
+	singly := al.rate == 0 && b.tracksDeficit() && b.waterLevel*l.cfg.Sync.Seconds() < token
 	if left := quota.RoundUnits(want) - u; (b.limit.Ceiling == quota.Hard || singly) && left >= quota.Token {
 		short = left
 	}
@@ -285,9 +285,9 @@ func fairPart(pool float64, t terms, horizon, cost float64) float64 {
 	return part
 }
 
-// room is how much more the member may hold so that the caps of all members stay within the burst.
+// capRoom is how much more the member may hold so that the caps of all members stay within the burst.
 // Only hard limits need it.
-func (l *Ledger) room(b *bucket, al *allocation) float64 {
+func (l *Ledger) capRoom(b *bucket, al *allocation) float64 {
 	return float64(max(0, b.limit.BurstUnits()-othersCap(b, al)-b.holds(al)))
 }
 
@@ -320,20 +320,20 @@ func (al *allocation) mayHold() quota.Units {
 	return max(al.capped, al.standing())
 }
 
-// spaces computes the room of several members of a bucket, while nothing is granted in between: the
+// capRooms computes the room of several members of a bucket, while nothing is granted in between: the
 // sum over all members is computed once, on first use.
-type spaces struct {
+type capRooms struct {
 	bucket *bucket
 	all    quota.Units
 	known  bool
 }
 
-func (s *spaces) of(l *Ledger, al *allocation) float64 {
+func (s *capRooms) of(l *Ledger, al *allocation) float64 {
 	if !s.known {
 		s.all, s.known = othersCap(s.bucket, nil), true
 	}
 	if s.all == math.MaxInt64 { // the sum is saturated
-		return l.room(s.bucket, al)
+		return l.capRoom(s.bucket, al)
 	}
 	return float64(max(0, s.bucket.limit.BurstUnits()-(s.all-al.mayHold())-s.bucket.holds(al)))
 }
@@ -342,7 +342,7 @@ func (s *spaces) of(l *Ledger, al *allocation) float64 {
 // caps of others, within the burst.
 func (l *Ledger) setCap(b *bucket, al *allocation, t terms, tokens quota.Units) {
 	base := b.holds(al) + tokens
-	want := base + perSecond(al.rate, time.Duration(ahead*float64(l.cfg.Sync))) + quota.Token
+	want := base + accrued(al.rate, time.Duration(ahead*float64(l.cfg.Sync))) + quota.Token
 	limit := max(base, quota.RoundUnits(t.burst*t.weight))
 	if b.limit.Ceiling == quota.Hard {
 		limit = min(limit, b.limit.BurstUnits()-othersCap(b, al))

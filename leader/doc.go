@@ -22,7 +22,7 @@
 // does not overflow until they report. It is never booked.
 //
 // A bucket that has been idle for a few seconds is packed into bytes, and unpacked without loss when
-// it is next needed (rest.go).
+// it is next needed (pack.go).
 //
 // # Rates
 //

@@ -1,6 +1,6 @@
 // Package leader stores a key as a bucket, whose state has an allocation for each member. Where
 // counts endure, an allocation has a logged. Buckets that are not in use have their state packed
-// (rest.go). The list has their fields, described in bucket.go and allocation.go, and their size in
+// (pack.go). The list has their fields, described in bucket.go and allocation.go, and their size in
 // bytes on a 64-bit processor, by group (written by TestStateTable):
 //
 //	bucket           96  key limit sums packed state
@@ -11,7 +11,7 @@
 //	overflowState    32  ended left overflowed overflowAt
 //	promiseState     32  implicit outstanding
 //	errorState      112  env live forgiven over needless needlessAtMost
-//	divisionState    48  batchSizes shared most central
+//	divisionState    48  batchSizes shared waterLevel central
 //	logState         48  logged behindSince dirty saved wanted queued behind overdue
 //	announceState     8  announced
 //	openState        40  node inc epoch closed resetSinceReport restored carriedOver settlesEarlier final dead

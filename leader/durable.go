@@ -17,8 +17,8 @@ func (l *Ledger) restore(now quota.Time, b *bucket, kl *quota.KeyLevel) {
 	}
 	at := min(kl.At, now)
 	for i := range kl.Marks {
-		al := recall(&kl.Marks[i], at, b.limit.BurstUnits())
-		if al.dead && b.rolled(kl) { // its promise was for the last window; others may have spent this one
+		al := allocationFromMark(&kl.Marks[i], at, b.limit.BurstUnits())
+		if al.dead && b.windowChanged(kl) { // its promise was for the last window; others may have spent this one
 			al.void()
 		}
 		m := l.members[al.node]
@@ -38,12 +38,12 @@ func (l *Ledger) restore(now quota.Time, b *bucket, kl *quota.KeyLevel) {
 			al.accrue(now)
 		}
 		b.pool.Add(-al.out)
-		l.leased(b.addAllocation(al))
+		l.recordLease(b.addAllocation(al))
 	}
 }
 
-// rolled reports whether the line's promises are for a window that has ended.
-func (b *bucket) rolled(kl *quota.KeyLevel) bool {
+// windowChanged reports whether the line's promises are for a window that has ended.
+func (b *bucket) windowChanged(kl *quota.KeyLevel) bool {
 	if !b.tier.Kind.Windowed() || b.tier.Kind == quota.SlidingWindow {
 		return false
 	}
@@ -51,8 +51,8 @@ func (b *bucket) rolled(kl *quota.KeyLevel) bool {
 	return start != kl.WindowStart
 }
 
-// recall returns the allocation that a line describes.
-func recall(m *quota.Mark, at quota.Time, burst quota.Units) allocation {
+// allocationFromMark returns the allocation that a line describes.
+func allocationFromMark(m *quota.Mark, at quota.Time, burst quota.Units) allocation {
 	al := allocation{
 		openState:    openState{node: m.Node, inc: m.Incarnation, epoch: m.Epoch, restored: true, dead: m.Dead},
 		heldState:    heldState{out: m.Out, returnable: m.Out, charged: m.Rate, from: at, lease: m.Until, capped: min(m.Cap, burst)},
@@ -87,9 +87,9 @@ func (al *allocation) resume(now quota.Time, e *quota.ReportEntry) {
 	al.capped, al.settlesEarlier, al.returned = max(al.capped, al.cap), true, e.Returned
 }
 
-// moved reports whether the next checkpoint may need a line of the bucket. It does not while too
+// mayNeedLine reports whether the next checkpoint may need a line of the bucket. It does not while too
 // many promises wait for the log.
-func (b *bucket) moved() bool {
+func (b *bucket) mayNeedLine() bool {
 	if !b.dirty || len(b.own.pending) >= maxPending {
 		return false
 	}
@@ -181,13 +181,13 @@ type planned struct {
 	short             bool // the promise did not cover all of it
 }
 
-// bounds returns what may be granted to al: the least that the committed promise and all pending
+// promisedBounds returns what may be granted to al: the least that the committed promise and all pending
 // ones allow, since any pending one may be committed at any moment.
-func (al *allocation) bounds(now quota.Time) (tokens, rate, most quota.Units, until quota.Time) {
+func (al *allocation) promisedBounds(now quota.Time) (tokens, rate, most quota.Units, until quota.Time) {
 	spent := al.used.Plus(al.over).Plus(al.out)
 	left := func(p *promise) quota.Units {
 		dt := max(0, min(now, p.until).Sub(p.at))
-		return p.high.Plus(perSecond(p.rate, dt)).Plus(-spent)
+		return p.high.Plus(accrued(p.rate, dt)).Plus(-spent)
 	}
 	p := &al.log().promised
 	tokens, rate, most, until = left(p), p.rate, p.cap, p.until
@@ -202,13 +202,13 @@ func (al *allocation) bounds(now quota.Time) (tokens, rate, most quota.Units, un
 // rate and cap. capped is the previous al.capped. If that is less than planned, the next checkpoint
 // promises more. It is requested at once, unless the member has plenty until it comes.
 func (l *Ledger) promised(now quota.Time, b *bucket, al *allocation, tokens, capped quota.Units) (quota.Units, quota.Time) {
-	room, rate, top, until := al.bounds(now)
-	flights := al.unackedTokens
-	most := max(capped, al.held).Plus(flights)
+	room, rate, top, until := al.promisedBounds(now)
+	unacked := al.unackedTokens
+	most := max(capped, al.held).Plus(unacked)
 	if al.charged == 0 { // without a rate, an earlier cap takes no room
 		most = min(most, al.out)
 	}
-	al.log().planned = planned{tokens: tokens, rate: al.rate, cap: al.cap.Plus(flights).Plus(tokens)}
+	al.log().planned = planned{tokens: tokens, rate: al.rate, cap: al.cap.Plus(unacked).Plus(tokens)}
 	got := max(0, min(tokens, room, top.Plus(-most)))
 	al.rate = min(al.rate, rate)
 	lease := now.Add(l.cfg.Lease)
@@ -220,7 +220,7 @@ func (l *Ledger) promised(now quota.Time, b *bucket, al *allocation, tokens, cap
 	if al.rate == 0 {
 		got -= got % quota.Token
 	}
-	al.cap = max(0, min(al.cap, top.Plus(-flights).Plus(-got)))
+	al.cap = max(0, min(al.cap, top.Plus(-unacked).Plus(-got)))
 	al.capped = max(capped, al.cap)
 	al.log().planned.short = got < tokens || al.rate < al.log().planned.rate
 	if al.log().planned.short {
@@ -249,14 +249,14 @@ const foresee = 2 * time.Second
 // closed the key and given up its journal slot, by which alone a promise could return after its death.
 func (b *bucket) promise(now quota.Time, al *allocation, lease time.Duration) promise {
 	burst := b.limit.BurstUnits()
-	p := promise{at: now, total: al.used.Plus(al.over), rate: al.charged, cap: max(al.most(), min(al.out, al.capped)), until: max(now, al.lease)}
+	p := promise{at: now, total: al.used.Plus(al.over), rate: al.charged, cap: max(al.maxHeld(), min(al.out, al.capped)), until: max(now, al.lease)}
 	head := quota.Units(0)
 	if !al.dead && !al.closed && !al.restored {
 		need := quota.RoundUnits(min(al.demand, al.live*2+1) * foresee.Seconds())
 		need = min(need, max(0, b.pool.Level())) // the rate covers the rest
 		head = min(burst, max(need, 2*al.log().planned.tokens, burst/16, 4*quota.Token))
 		p.rate = max(p.rate, min(b.limit.Rate.PerSecond(), al.log().planned.rate+al.log().planned.rate/2))
-		p.cap = max(p.cap, min(burst, max(2*al.log().planned.cap, al.most().Plus(head))))
+		p.cap = max(p.cap, min(burst, max(2*al.log().planned.cap, al.maxHeld().Plus(head))))
 		p.until = max(p.until, now.Add(lease+foresee))
 	}
 	p.high = p.total.Plus(al.out).Plus(head)
@@ -267,7 +267,7 @@ func (b *bucket) promise(now quota.Time, al *allocation, lease time.Duration) pr
 func (al *allocation) mark() quota.Mark {
 	return quota.Mark{
 		Node: al.node, Incarnation: al.inc, Epoch: al.epoch, Used: al.used, Overdrawn: al.over, Refunded: al.refunded,
-		Out: al.out, Rate: al.charged, Cap: min(al.out, al.most()), Until: al.lease, Dead: al.dead,
+		Out: al.out, Rate: al.charged, Cap: min(al.out, al.maxHeld()), Until: al.lease, Dead: al.dead,
 	}
 }
 
@@ -333,7 +333,7 @@ func (l *Ledger) Saved(now quota.Time, upTo quota.Seq) []quota.Grant {
 			b.wakeBy(now)
 		}
 		out = l.catchUp(now, b, out)
-		l.note(now, b)
+		l.noteChanged(now, b)
 	}
 	l.writing = slices.Delete(l.writing, 0, n)
 	return out
@@ -354,7 +354,7 @@ func (al *allocation) committed(upTo quota.Seq) {
 
 // catchUp grants what members were short of for want of a promise.
 func (l *Ledger) catchUp(now quota.Time, b *bucket, out []quota.Grant) []quota.Grant {
-	stands := b.advance(now) // may delete allocations of an ended window, so not inside the loop
+	standing := b.advance(now) // may delete allocations of an ended window, so not inside the loop
 	l.catchingUp = true
 	defer func() { l.catchingUp = false }()
 	for i := range b.allocations {
@@ -364,8 +364,8 @@ func (l *Ledger) catchUp(now quota.Time, b *bucket, out []quota.Grant) []quota.G
 		}
 		e := quota.ReportEntry{Key: b.key, Epoch: al.epoch, Want: al.want}
 		entries := make([]quota.GrantEntry, 1)
-		l.grant(now, b, al, &e, 0, true, stands-al.standing(), &entries[0])
-		stands = b.advance(now)
+		l.grant(now, b, al, &e, 0, true, standing-al.standing(), &entries[0])
+		standing = b.advance(now)
 		out = append(out, quota.Grant{Range: l.id, Term: l.term, From: l.self, To: al.node, At: now, Entries: entries})
 		out = append(out, l.Pushed()...)
 	}

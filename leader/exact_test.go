@@ -104,7 +104,7 @@ func (g *exactGame) lead(term quota.Term) {
 // step performs one random event.
 func (g *exactGame) step() {
 	m := &g.members[g.rng.IntN(len(g.members))]
-	restAll(g.t, g.l)
+	packAll(g.t, g.l)
 	g.pass(time.Duration(g.rng.Int64N(int64(g.pace))))
 	n := g.rng.IntN(g.odds[len(g.odds)-1])
 	switch i, _ := slices.BinarySearch(g.odds[:], n+1); i {

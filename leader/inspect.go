@@ -35,10 +35,10 @@ func (l *Ledger) Booked(n quota.LimitName) quota.Units {
 		if k.LimitName != n {
 			continue
 		}
-		rested := b.resting()
+		wasPacked := b.isPacked()
 		if l.current(b) != nil {
 			sum += b.admitted
-			l.restAgain(b, rested)
+			l.repackBucket(b, wasPacked)
 		}
 	}
 	return sum

@@ -31,7 +31,7 @@ type Ledger struct {
 	moved   bucketQueue // dirty buckets
 	behind  bucketQueue // buckets that differ from the log's line by too little to be written yet
 	counted bucketQueue // buckets with counts that TopSince has not returned
-	watched bucketQueue // buckets that are not at rest; and some that are, until restSome looks at them
+	watched bucketQueue // buckets that are not packed; and some that are, until packUnused looks at them
 	changes []change    // changes that not all buckets have applied
 	trimmed uint64      // number of changes dropped from the front of changes
 	cursor  int         // index in refs at which the round that applies changes continues
@@ -40,9 +40,9 @@ type Ledger struct {
 	tops    tops        // result of TopSome; nil between lists
 	topLeft int         // number of first entries of counted that TopSome has yet to read
 
-	toWatch   int        // number of first entries of watched that restSome has yet to look at
-	lookedAt  quota.Time // when restSome began to look at them
-	numbers   []uint64   // buffers of rest and wake
+	toWatch   int        // number of first entries of watched that packUnused has yet to look at
+	lookedAt  quota.Time // when packUnused began to look at them
+	numbers   []uint64   // buffers of packBucket and unpackInto
 	packing   []byte
 	peeked    *state // buffer of peek
 	processes processes
@@ -162,7 +162,7 @@ func (l *Ledger) Report(now quota.Time, r quota.Report) (quota.Grant, error) {
 
 // ReportInto is Report with a buffer for the entries of the grant: they are appended to room[:0] if
 // it has the capacity. The report is neither changed nor retained.
-func (l *Ledger) ReportInto(room []quota.GrantEntry, now quota.Time, r *quota.Report) (quota.Grant, error) {
+func (l *Ledger) ReportInto(buf []quota.GrantEntry, now quota.Time, r *quota.Report) (quota.Grant, error) {
 	m, err := l.admit(r)
 	if err != nil {
 		return quota.Grant{}, err
@@ -174,21 +174,21 @@ func (l *Ledger) ReportInto(room []quota.GrantEntry, now quota.Time, r *quota.Re
 		l.introduce(now, r.From)
 	}
 	g := quota.Grant{Range: l.id, Term: l.term, From: l.self, To: r.From, At: now, Incarnation: r.Incarnation}
-	if room == nil || cap(room) < len(r.Entries) {
-		room = make([]quota.GrantEntry, 0, len(r.Entries))
+	if buf == nil || cap(buf) < len(r.Entries) {
+		buf = make([]quota.GrantEntry, 0, len(r.Entries))
 	}
-	room = room[:len(r.Entries)]
+	buf = buf[:len(r.Entries)]
 	n := 0
 	l.settleLearning(now)
 	for i := range r.Entries {
-		if ge := &room[n]; l.entry(now, r, &r.Entries[i], ge) {
+		if ge := &buf[n]; l.bookEntry(now, r, &r.Entries[i], ge) {
 			if ge.Incarnation == 0 {
 				ge.Line = uint32(i + 1)
 			}
 			n++
 		}
 	}
-	g.Entries = room[:n]
+	g.Entries = buf[:n]
 	l.pushAnnounced(now)
 	return g, nil
 }
@@ -222,10 +222,10 @@ func (l *Ledger) admit(r *quota.Report) (*member, error) {
 	return m, nil
 }
 
-// entry books one key of a report, and writes the answer to g. It does not answer for keys without
+// bookEntry books one key of a report, and writes the answer to g. It does not answer for keys without
 // a limit (the member will learn of the change) or beyond MaxKeys.
-func (l *Ledger) entry(now quota.Time, r *quota.Report, e *quota.ReportEntry, g *quota.GrantEntry) (answered bool) {
-	if !sane(e) {
+func (l *Ledger) bookEntry(now quota.Time, r *quota.Report, e *quota.ReportEntry, g *quota.GrantEntry) (answered bool) {
+	if !validEntry(e) {
 		return false
 	}
 	if e.Incarnation != 0 {
@@ -242,8 +242,8 @@ func (l *Ledger) entry(now quota.Time, r *quota.Report, e *quota.ReportEntry, g 
 			return false
 		}
 	}
-	defer l.note(now, b)
-	stands := b.advance(now)
+	defer l.noteChanged(now, b)
+	standing := b.advance(now)
 	alone := len(e.Cancelled) == 0 && len(b.outstanding) == 0 && b.tier.Kind != quota.Concurrency // only al changes
 	l.cancel(now, b, r, e.Cancelled)
 	if l.finalReport(now, b, r, e) {
@@ -265,12 +265,12 @@ func (l *Ledger) entry(now quota.Time, r *quota.Report, e *quota.ReportEntry, g 
 	if al.restored && e.Learn != nil {
 		alone = false
 		b.learn(now, al, e)
-		l.leased(al)
+		l.recordLease(al)
 	}
-	others := stands - al.standing()
+	others := standing - al.standing()
 	was := l.liveBefore(now, b)
-	d := al.settle(now, l.started, e, b.limit, b.past(e), b.before(e))
-	if b.windowOver(e) || al.resetSinceReport {
+	d := al.settle(now, l.started, e, b.limit, b.inEndedWindow(e), b.spentBeforeWindow(e))
+	if b.windowEnded(e) || al.resetSinceReport {
 		d.refunded = 0
 	}
 	d.refunded = l.fitRefund(now, b, gap, recorded, d.refunded)
@@ -285,7 +285,7 @@ func (l *Ledger) entry(now quota.Time, r *quota.Report, e *quota.ReportEntry, g 
 		b.lastUse = now
 	}
 	asks := d.attempted() > 0 || e.Want > 0 || al.asked > 0
-	al.show(now, d, opened, &l.fades)
+	al.updateDisplay(now, d, opened, &l.fades)
 	al.observe(now, d, l.cfg.Sync, b, &l.fades)
 	if e.Final {
 		b.close(now, al, e, r.Seq, g)
@@ -309,8 +309,8 @@ func (l *Ledger) entry(now quota.Time, r *quota.Report, e *quota.ReportEntry, g 
 	return true
 }
 
-// sane reports whether all fields are in the ranges that members send.
-func sane(e *quota.ReportEntry) bool {
+// validEntry reports whether all fields are in the ranges that members send.
+func validEntry(e *quota.ReportEntry) bool {
 	for _, u := range [...]quota.Units{
 		e.Used, e.Overdrawn, e.Refused, e.Refunded, e.Held, e.InFlight, e.Want, e.Unreported, e.Before, e.Charged, e.Alone, e.Saved, e.Returned,
 	} {
@@ -338,7 +338,7 @@ func (l *Ledger) open(now quota.Time, k quota.Key) *bucket {
 	if !l.fits(k.LimitName) {
 		return nil
 	}
-	kl, saved := l.line(now, k, limit)
+	kl, saved := l.savedLevelOf(now, k, limit)
 	delete(l.saved, k)
 	b := newBucket(k, limit, poolOf(now, limit, kl, saved))
 	l.opened++
@@ -358,7 +358,7 @@ func (l *Ledger) open(now quota.Time, k quota.Key) *bucket {
 	l.beginImplicitGrant(now, b, kl.Implicit)
 	l.watch(b)
 	b.wakeBy(now.Add(linger))
-	l.note(now, b)
+	l.noteChanged(now, b)
 	return b
 }
 
@@ -401,8 +401,8 @@ func (l *Ledger) limitIn(limits *quota.Limits, k quota.Key) *quota.Limit {
 	return quota.Effective(limit, l.cfg.Overrides, k.Key)
 }
 
-// line returns the key's line in the range's log, on this leader's clock.
-func (l *Ledger) line(now quota.Time, k quota.Key, limit *quota.Limit) (savedLevel, bool) {
+// savedLevelOf returns the key's line in the range's log, on this leader's clock.
+func (l *Ledger) savedLevelOf(now quota.Time, k quota.Key, limit *quota.Limit) (savedLevel, bool) {
 	was := l.saved[k]
 	if was == nil {
 		return savedLevel{}, false
@@ -472,11 +472,11 @@ func (l *Ledger) mayGrant(now quota.Time, b *bucket) bool {
 // there is free at once under soft. Under hard it is free after the limit's lease, because the work
 // that it was acquired for may continue without the node.
 func (l *Ledger) MemberGone(now quota.Time, id quota.NodeID, before quota.Incarnation) {
-	l.gone(now, now, id, before)
+	l.processesDied(now, now, id, before)
 }
 
-// gone is MemberGone for a node whose processes last reported at died or before.
-func (l *Ledger) gone(now, died quota.Time, id quota.NodeID, before quota.Incarnation) {
+// processesDied is MemberGone for a node whose processes last reported at died or before.
+func (l *Ledger) processesDied(now, died quota.Time, id quota.NodeID, before quota.Incarnation) {
 	c := change{at: now, node: id, gone: true, before: before, died: died}
 	if m := l.members[id]; m == nil || m.inc < before { // otherwise a later process has reported
 		if m != nil {
@@ -513,7 +513,7 @@ func (l *Ledger) Suspect(now quota.Time, id quota.NodeID) {
 func (l *Ledger) endSuspects(now quota.Time) {
 	for id, m := range l.members {
 		if m.suspect > 0 && !m.gone && now.Sub(m.suspect) >= l.cfg.Lease+leaseSlack && now >= m.lease.Add(leaseSlack) {
-			l.gone(now, m.suspect, id, math.MaxUint64)
+			l.processesDied(now, m.suspect, id, math.MaxUint64)
 			m.suspect = 0
 		}
 	}
@@ -523,8 +523,8 @@ func (l *Ledger) endSuspects(now quota.Time) {
 	}
 }
 
-// leased records the end of an allocation's lease at its member.
-func (l *Ledger) leased(al *allocation) {
+// recordLease records the end of an allocation's lease at its member.
+func (l *Ledger) recordLease(al *allocation) {
 	if m := l.members[al.node]; m != nil {
 		m.lease = max(m.lease, al.lease)
 	}
@@ -552,7 +552,7 @@ func (l *Ledger) Overridden(now quota.Time, keys []quota.Key) {
 			own := quota.Key{LimitName: c.Limit.LimitName, Key: k.Key}
 			if b := l.bucket(own); b != nil && c.Up == 0 {
 				if l.relimit(now, b, l.limits); !b.dropped {
-					l.note(now, b)
+					l.noteChanged(now, b)
 				}
 			}
 		}
@@ -602,7 +602,7 @@ func (l *Ledger) Reset(now quota.Time, k quota.Key) {
 	b.announced = now + 1 // an earlier leader may have announced it
 	b.advance(now)
 	b.wakeBy(now.Add(linger))
-	l.note(now, b)
+	l.noteChanged(now, b)
 }
 
 // lastHeard is when the key was last used or reported. A member repeats its final report until it

@@ -26,8 +26,8 @@ func (b *bucket) returns() quota.Units {
 	return sum
 }
 
-// perSecond is the present gain of the level per second.
-func (b *bucket) perSecond() quota.Units {
+// gainPerSecond is the present gain of the level per second.
+func (b *bucket) gainPerSecond() quota.Units {
 	if b.tier.Kind == quota.TokenBucket {
 		return b.gains
 	}
@@ -44,9 +44,9 @@ func (b *bucket) unused() limiter.Meter {
 // level is what the whole cluster could still spend; below 0 is debt.
 func (b *bucket) level() quota.Units { return b.levelWith(b.standing()) }
 
-// levelWith is the level if stands tokens are outstanding at members.
-func (b *bucket) levelWith(stands quota.Units) quota.Units {
-	return min(b.pool.Level().Plus(stands), b.limit.BurstUnits())
+// levelWith is the level if standing tokens are outstanding at members.
+func (b *bucket) levelWith(standing quota.Units) quota.Units {
+	return min(b.pool.Level().Plus(standing), b.limit.BurstUnits())
 }
 
 // resetAfter is the time until the key is full if nobody uses it.
@@ -99,9 +99,9 @@ func (l *Ledger) suspected(id quota.NodeID) bool {
 	return m != nil && m.suspect != 0
 }
 
-// window adds the slope, the burst and the window of the level to a grant.
-func (b *bucket) window(g *quota.GrantEntry) {
-	g.Slope, g.Burst = b.perSecond(), b.limit.BurstUnits()
+// addWindow adds the slope, the burst and the window of the level to a grant.
+func (b *bucket) addWindow(g *quota.GrantEntry) {
+	g.Slope, g.Burst = b.gainPerSecond(), b.limit.BurstUnits()
 	g.WindowStart, g.WindowEnd = b.pool.Bounds()
 }
 

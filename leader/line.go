@@ -14,7 +14,7 @@ func (b *bucket) keyLevel(now quota.Time) quota.KeyLevel {
 	}
 	if b.tier.Kind.Windowed() {
 		kl.WindowStart, _ = b.pool.Bounds()
-		kl.Slope = b.perSecond()
+		kl.Slope = b.gainPerSecond()
 	}
 	if b.endures() {
 		kl.Implicit = b.implicit

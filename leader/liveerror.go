@@ -267,7 +267,7 @@ func (e *liveKey) settle(debt quota.Units) {
 // than the refill in that time or full, the next debt is a new one. Earlier, unreported use may
 // still belong to the old one.
 func (e *liveKey) paid(now quota.Time, b *bucket, sync time.Duration) {
-	if b.highest().Plus(b.limit.DebtUnits()) < min(b.limit.BurstUnits(), max(quota.Token, b.refill(2*sync))) {
+	if b.highest().Plus(b.limit.DebtUnits()) < min(b.limit.BurstUnits(), max(quota.Token, b.maxRefill(2*sync))) {
 		e.outOfDebtSince = 0
 		return
 	}
@@ -345,7 +345,7 @@ func (e *liveKey) refuse(recent bool, gap time.Duration, cost, refused quota.Uni
 func (e *liveKey) advance(now quota.Time, b *bucket, sync time.Duration) {
 	level, free := b.highest(), b.pool.Level()
 	if dt := now.Sub(e.at); dt > 0 && level >= b.limit.BurstUnits() {
-		back := b.refill(dt)
+		back := b.maxRefill(dt)
 		e.high = max(0, e.high-back)
 		if e.full && b.level() >= b.limit.BurstUnits() {
 			e.low = max(0, e.low-back)
@@ -380,7 +380,7 @@ func (e *liveKey) count(b *bucket, slot int64) {
 		b.sums.Needless = b.sums.Needless.Plus(n)
 	}
 	if level >= b.limit.BurstUnits() { // the refill of that time may have been refused as well
-		level = level.Plus(b.refill(s.gap))
+		level = level.Plus(b.maxRefill(s.gap))
 	}
 	if n := min(s.refused.Plus(s.older), level-e.high); n > 0 {
 		e.high += n

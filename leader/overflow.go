@@ -17,7 +17,7 @@ func (b *bucket) dropReturnsOfDead(was quota.Time) {
 	}
 }
 
-// overflow reduces the tokens that may return (ret) to what the bucket has room for: the yield of
+// overflow reduces the tokens that may return (returnable) to what the bucket has room for: the yield of
 // rates beyond the members' caps was used or has overflowed there. Under soft it was used, unless
 // the bucket is full now.
 func (b *bucket) overflow(full quota.Units) {
@@ -37,7 +37,7 @@ func (b *bucket) overflow(full quota.Units) {
 
 // noteOverflow adds up the overflow of a soft bucket.
 func (b *bucket) noteOverflow(now quota.Time, before quota.Units) {
-	if b.tier.Kind == quota.TokenBucket && b.limit.Ceiling == quota.Soft && b.overflowAt > 0 && b.perSecond() < overflowBelow {
+	if b.tier.Kind == quota.TokenBucket && b.limit.Ceiling == quota.Soft && b.overflowAt > 0 && b.gainPerSecond() < overflowBelow {
 		b.overflowed = b.overflowed.Plus(max(0, before.Plus(refill(b.limit.Rate, now.Sub(b.overflowAt))).Plus(-b.pool.Level())))
 	}
 	b.overflowAt = now

@@ -44,7 +44,7 @@ func (l *Ledger) recallAll(now quota.Time, b *bucket, al *allocation) {
 // again. If the level is at most the yield of the rate in three intervals, the presumed use is the
 // use that is always in transit, and nothing is recalled.
 func (l *Ledger) recallPresumed(now quota.Time, b *bucket, al *allocation, g *quota.GrantEntry) (held quota.Units) {
-	if b.limit.Ceiling == quota.Hard || g.Level <= perSecond(b.gains, 3*l.cfg.Sync) || g.Unseen.Plus(perSecond(g.Others, l.cfg.Sync)) < g.Level/4 {
+	if b.limit.Ceiling == quota.Hard || g.Level <= accrued(b.gains, 3*l.cfg.Sync) || g.Unseen.Plus(accrued(g.Others, l.cfg.Sync)) < g.Level/4 {
 		return 0
 	}
 	part := float64(g.Level) / float64(2*max(1, l.nodes)) // what each may overdraw before it asks
@@ -89,13 +89,13 @@ func shortOf(want quota.Units) shortage {
 	return ofTokens
 }
 
-// serve grants the tokens that al has just returned, or left to others, to members whose callers
+// pushReturned grants the tokens that al has just returned, or left to others, to members whose callers
 // wanted them, largest deficit first. These members know that nothing was left and will not ask
 // again soon. Under soft the tokens wait for their next reports: pushed, they lie unused where the callers
 // have left (sim.TestAccuracy, 10 nodes, on/off 3x).
-func (l *Ledger) serve(now quota.Time, b *bucket, al *allocation) {
+func (l *Ledger) pushReturned(now quota.Time, b *bucket, al *allocation) {
 	for len(l.pushed) < maxPushed && b.limit.Ceiling == quota.Hard {
-		o, tokens := l.next(now, b, al)
+		o, tokens := l.nextRecipient(now, b, al)
 		if o == nil {
 			return
 		}
@@ -113,14 +113,14 @@ func (l *Ledger) serve(now quota.Time, b *bucket, al *allocation) {
 	}
 }
 
-// next returns the member, other than al, with the largest deficit among those whose callers wanted
+// nextRecipient returns the member, other than al, with the largest deficit among those whose callers wanted
 // tokens, and what it gets.
-func (l *Ledger) next(now quota.Time, b *bucket, al *allocation) (next *allocation, tokens quota.Units) {
+func (l *Ledger) nextRecipient(now quota.Time, b *bucket, al *allocation) (next *allocation, tokens quota.Units) {
 	free := b.pool.Level() - b.pool.Level()%quota.Token
 	if free <= 0 {
 		return nil, 0
 	}
-	room := spaces{bucket: b}
+	room := capRooms{bucket: b}
 	for i := range b.allocations {
 		o := &b.allocations[i]
 		if o == al || next != nil && o.deficit <= next.deficit {

@@ -63,7 +63,7 @@ func (l *Ledger) bookRecovered(now quota.Time, r *quota.Report, e *quota.ReportE
 	}
 	b.advance(now)
 	b.wakeBy(now)
-	defer l.note(now, b)
+	defer l.noteChanged(now, b)
 	al := b.deadProcess(now, r.From, e)
 	if al == nil {
 		return g, true
@@ -134,7 +134,7 @@ func (b *bucket) deadProcess(now quota.Time, id quota.NodeID, e *quota.ReportEnt
 		}
 		return al
 	}
-	if b.past(e) || e.Used.Plus(e.Overdrawn) <= e.Saved {
+	if b.inEndedWindow(e) || e.Used.Plus(e.Overdrawn) <= e.Saved {
 		return nil
 	}
 	return b.addAllocation(allocation{
@@ -155,14 +155,14 @@ func (l *Ledger) settleDead(now quota.Time, b *bucket, al *allocation, e *quota.
 	used = max(0, total-known)
 	back := l.fitRefund(now, b, now.Sub(al.log().diedAt), false, max(0, e.Refunded-al.refunded))
 	late := quota.Units(0)
-	if b.windowOver(e) {
+	if b.windowEnded(e) {
 		back = 0
 	}
 	switch {
-	case b.past(e):
+	case b.inEndedWindow(e):
 		late = used
 	case e.Window != 0:
-		late = min(max(0, b.before(e)-known), used)
+		late = min(max(0, b.spentBeforeWindow(e)-known), used)
 	}
 	if b.tier.Kind == quota.TokenBucket { // the journal has no times: its counts are at most a burst old
 		used = min(used, max(al.out, b.limit.BurstUnits()))

@@ -19,7 +19,7 @@ const MaxCheckpoint = 4 << 20
 // Checkpoint returns the levels that changed since the last call, at most limit of them and
 // MaxCheckpoint bytes. Those that members wait for come first. More reports whether some are left
 // for the next call. A level that changed so little that a failover would hardly show it comes
-// later: see bucket.matters.
+// later: see bucket.needsLine.
 func (l *Ledger) Checkpoint(now quota.Time, limit int) []quota.KeyLevel {
 	return l.checkpoint(now, limit, true)
 }
@@ -74,21 +74,21 @@ type checkpoint struct {
 	full bool // a line did not fit
 }
 
-// write adds the line of a bucket if it is needed: a member waits for it, or it matters. It returns
+// write adds the line of a bucket if it is needed: a member waits for it, or needsLine. It returns
 // false if the line does not fit.
 func (l *Ledger) write(c *checkpoint, b *bucket, wanted bool) bool {
-	if b.dropped || l.current(b) == nil || !b.moved() || b.tier.Kind == quota.Concurrency {
+	if b.dropped || l.current(b) == nil || !b.mayNeedLine() || b.tier.Kind == quota.Concurrency {
 		return true
 	}
 	b.advance(c.now)
-	if !wanted && !b.overdue && !b.matters(c.now, l.cfg.Lease) {
+	if !wanted && !b.overdue && !b.needsLine(c.now, l.cfg.Lease) {
 		b.dirty = false
 		if !b.behind && b.worthWriting(c.now) {
 			b.behind, b.behindSince = true, c.now
 			l.behind.push(b)
 		}
 		b.wakeBy(c.now.Add(linger)) // it may be dropped without a line
-		l.note(c.now, b)
+		l.noteChanged(c.now, b)
 		return true
 	}
 	if c.full = len(c.out) >= c.most; c.full {
@@ -109,7 +109,7 @@ func (l *Ledger) write(c *checkpoint, b *bucket, wanted bool) bool {
 		b.wakeBy(c.now.Add(linger))
 	}
 	b.saved = true
-	l.note(c.now, b)
+	l.noteChanged(c.now, b)
 	return true
 }
 
@@ -178,7 +178,7 @@ func (s *RateScan) Some(now quota.Time, most int) (more bool) {
 		if b == nil || !s.query.matches(&b.key) {
 			continue
 		}
-		l.look(now, b, func() {
+		l.readBucket(now, b, func() {
 			if k := b.keyRate(now); s.query.behind(&k) {
 				s.top.Add(&k)
 			}
@@ -235,7 +235,7 @@ func (l *Ledger) Key(now quota.Time, k quota.Key) (quota.KeyRate, bool) {
 		if limit == nil {
 			return quota.KeyRate{}, false
 		}
-		kl, saved := l.line(now, k, limit)
+		kl, saved := l.savedLevelOf(now, k, limit)
 		b = newBucket(k, limit, poolOf(now, limit, kl, saved))
 	}
 	b.advance(now)
@@ -250,11 +250,11 @@ func (b *bucket) keyRate(now quota.Time) quota.KeyRate {
 		Remaining: max(0, b.level().Tokens()), OverAdmitted: b.over,
 		Needless: b.needless, NeedlessAtMost: max(b.needless, b.needlessAtMost),
 	}
-	tried, admit := b.asked.showing(now)
+	tried, admit := b.asked.displayRates(now)
 	k.Demand, k.Rate = tried/float64(quota.Token), admit/float64(quota.Token)
 	for i := range b.allocations {
 		al := &b.allocations[i]
-		tried, admit := al.showing(now)
+		tried, admit := al.displayRates(now)
 		k.Demand += tried / float64(quota.Token)
 		k.Rate += admit / float64(quota.Token)
 		if !al.closed {

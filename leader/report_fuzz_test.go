@@ -151,7 +151,7 @@ func play(t *testing.T, kind uint8, s *source) {
 	over := &oneOverride{}
 	l := New(Config{Overrides: over}, 0, 2, "a", []quota.NodeID{"a", "b"}, set(fuzzLimit(kind)), nil, now)
 	for len(s.data) > 0 {
-		restAll(t, l)
+		packAll(t, l)
 		now = now.Add(time.Duration(s.byte()) * time.Millisecond)
 		switch b := s.byte(); {
 		case b > 250:

@@ -140,7 +140,7 @@ func (b *bucket) unbook(now quota.Time, booked *booking, al *allocation) {
 		back = 0
 	case booked.report: // what was dropped when the key closed does not count any more
 		u := min(back, al.unreported())
-		tried, admitted, back = u, u, al.unanswer(u, start == booked.window)
+		tried, admitted, back = u, u, al.reverseAnswered(u, start == booked.window)
 	}
 	b.attempted = max(0, b.attempted.Plus(-tried))
 	b.admitted = max(0, b.admitted.Plus(-admitted))
@@ -151,7 +151,7 @@ func (b *bucket) unbook(now quota.Time, booked *booking, al *allocation) {
 	}
 	if back > 0 {
 		back = min(back, b.rooms.since(booked.at, b.room()))
-		b.rooms.fill(booked.at, back)
+		b.rooms.reduceAfter(booked.at, back)
 	}
 	b.pool.Add(back)
 	b.env.Add(back)
@@ -186,7 +186,7 @@ func (l *Ledger) fitRefund(now quota.Time, b *bucket, gap time.Duration, recorde
 	fits := max(0, u-refill(b.limit.Rate, gap))
 	if recorded {
 		fits = max(fits, min(u, b.rooms.since(since, b.room())))
-		b.rooms.fill(since, fits)
+		b.rooms.reduceAfter(since, fits)
 	}
 	return fits
 }
@@ -239,8 +239,8 @@ func (r rooms) since(t quota.Time, now quota.Units) quota.Units {
 	return now
 }
 
-// fill reduces the room after t.
-func (r *rooms) fill(t quota.Time, by quota.Units) {
+// reduceAfter reduces the room after t.
+func (r *rooms) reduceAfter(t quota.Time, by quota.Units) {
 	old := *r
 	*r = nil
 	for _, e := range old {

@@ -81,7 +81,7 @@ func playQuestions(t *testing.T, kind uint8, s *source) {
 
 // step performs one random event.
 func (x *questionGame) step(s *source, b byte) {
-	restAll(x.t, x.l)
+	packAll(x.t, x.l)
 	m := &x.members[b%2]
 	switch {
 	case b < 80:

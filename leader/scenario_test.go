@@ -83,7 +83,7 @@ type fakeKey struct {
 func (w *world) command(t *testing.T, d *datadriven.TestData) string {
 	t.Helper()
 	if w.ledger != nil {
-		restAll(t, w.ledger)
+		packAll(t, w.ledger)
 	}
 	switch d.Cmd {
 	case "limit":
@@ -335,7 +335,7 @@ func (k *fakeKey) entry(term quota.Term) quota.ReportEntry {
 
 func (k *fakeKey) accrue(now quota.Time) {
 	lease := k.at.Add(k.grant.Lease)
-	got := perSecond(k.grant.Rate, min(now, lease).Sub(k.from))
+	got := accrued(k.grant.Rate, min(now, lease).Sub(k.from))
 	k.held, k.from = k.held+min(got, max(0, k.grant.Cap-k.held)), now
 	if k.grant.Lease > 0 && now >= lease {
 		k.held, k.grant.Rate = 0, 0

@@ -14,7 +14,7 @@ import (
 //     next moment at which time alone changes something that others can see: see Ledger.nextAlarm.
 //     It may be earlier: then the visit sets it again.
 //   - Sweep also looks, every two seconds, at the buckets that are in memory as a whole, and puts
-//     those to rest that were not used since: see rest.go.
+//     packs those that were not used since: see pack.go.
 //   - Checkpoint reads the list of buckets that have changed since the last one (Ledger.moved),
 //     and TopSince that of buckets with new counts (Ledger.counted).
 //   - An event that concerns all buckets at once (the death of a member, changed limits) is a
@@ -31,12 +31,12 @@ const (
 	maxEarly = 4096
 )
 
-// wakeBy requests a visit at or before t. note passes it to the timers.
+// wakeBy requests a visit at or before t. noteChanged passes it to the timers.
 func (b *bucket) wakeBy(t quota.Time) { b.alarm = min(b.alarm, t) }
 
-// note lists a changed bucket for all that is due: the next checkpoint, the next list of top keys,
+// noteChanged lists a changed bucket for all that is due: the next checkpoint, the next list of top keys,
 // the next visit. Every method that changes a bucket ends with it.
-func (l *Ledger) note(now quota.Time, b *bucket) {
+func (l *Ledger) noteChanged(now quota.Time, b *bucket) {
 	if b.dirty && !b.queued {
 		if b.tier.Kind == quota.Concurrency { // requests in flight die with their nodes
 			b.dirty = false
@@ -136,7 +136,7 @@ func (l *Ledger) SweepSome(now quota.Time, most int) (more bool) {
 	l.settleLearning(now)
 	l.endSuspects(now)
 	l.forgetRequesters(now)
-	most = l.restSome(now, l.catchUpChanges(most))
+	most = l.packUnused(now, l.catchUpChanges(most))
 	for ; most > 0 && l.timers.due(now); most-- {
 		l.visit(now, l.timers.pop())
 	}
@@ -154,22 +154,22 @@ func (l *Ledger) SweepSome(now quota.Time, most int) (more bool) {
 // visit handles what is due by time alone in one bucket, and sets its next alarm.
 func (l *Ledger) visit(now quota.Time, b *bucket) {
 	l.visits++
-	rested := b.resting()
+	wasPacked := b.isPacked()
 	if b = l.current(b); b == nil {
 		return
 	}
-	defer l.restAgain(b, rested)
+	defer l.repackBucket(b, wasPacked)
 	b.advance(now)
 	l.liveSweep(now, b)
 	b.forget(now, l.nodes)
 	b.dirty = b.dirty || b.promiseEndsSoon(now, l.cfg.Lease)
-	shown := now.Sub(b.lastHeard()) < linger && len(l.buckets) < l.cfg.MaxKeys/2
-	if b.idle() && !shown && now >= b.keep && (!b.dirty || b.saved) {
+	lingers := now.Sub(b.lastHeard()) < linger && len(l.buckets) < l.cfg.MaxKeys/2
+	if b.idle() && !lingers && now >= b.keep && (!b.dirty || b.saved) {
 		l.drop(b)
 		return
 	}
 	b.alarm = l.nextAlarm(now, b)
-	l.note(now, b)
+	l.noteChanged(now, b)
 }
 
 // makeRoom visits buckets before their alarm if more than half of MaxKeys is used: those that are
@@ -214,11 +214,11 @@ func (l *Ledger) addChange(c *change) {
 // happened is the number of changes so far.
 func (l *Ledger) happened() uint64 { return l.trimmed + uint64(len(l.changes)) }
 
-// current restores a bucket that is at rest, and applies to it the changes that it has not applied
+// current unpacks a packed bucket, and applies to it the changes that it has not applied
 // yet. It returns nil if one of them dropped the bucket.
 func (l *Ledger) current(b *bucket) *bucket {
-	if b.used = true; b.resting() {
-		l.wake(b)
+	if b.used = true; b.isPacked() {
+		l.unpackBucket(b)
 	}
 	if b.seen == l.happened() {
 		return b
@@ -231,7 +231,7 @@ func (l *Ledger) current(b *bucket) *bucket {
 			return nil
 		}
 		b.wakeBy(c.at)
-		l.note(c.at, b)
+		l.noteChanged(c.at, b)
 	}
 	return b
 }
@@ -268,9 +268,9 @@ func (l *Ledger) catchUpChanges(most int) int {
 			continue
 		}
 		if b := *l.refs.buckets.at(l.cursor); b != nil && b.seen < l.happened() {
-			rested := b.resting()
+			wasPacked := b.isPacked()
 			l.current(b)
-			l.restAgain(b, rested)
+			l.repackBucket(b, wasPacked)
 			most--
 		}
 	}

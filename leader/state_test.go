@@ -17,7 +17,7 @@ func TestStateTable(t *testing.T) {
 	rewrite := flag.Lookup("rewrite").Value.String() == "true" // registered by package datadriven
 	golden.Hold(t, "doc_state.go", `// Package leader stores a key as a bucket, whose state has an allocation for each member. Where
 // counts endure, an allocation has a logged. Buckets that are not in use have their state packed
-// (rest.go). The list has their fields, described in bucket.go and allocation.go, and their size in
+// (pack.go). The list has their fields, described in bucket.go and allocation.go, and their size in
 // bytes on a 64-bit processor, by group (written by TestStateTable):
 //
 `+golden.Groups(reflect.TypeFor[bucket](), reflect.TypeFor[state](), reflect.TypeFor[allocation](), reflect.TypeFor[logged]())+"package leader\n", rewrite)

@@ -50,9 +50,9 @@ func (b *bucket) deviation(now quota.Time) quota.Units {
 	return max(d, -d)
 }
 
-// matters reports whether the next checkpoint needs a line of a changed bucket: the level is far
+// needsLine reports whether the next checkpoint needs a line of a changed bucket: the level is far
 // from the log's, a member closes the key or has died, or a promise will soon be used up.
-func (b *bucket) matters(now quota.Time, lease time.Duration) bool {
+func (b *bucket) needsLine(now quota.Time, lease time.Duration) bool {
 	if b.answersLogged() && (b.limit.AsksLeader() || b.own.unwritten) || b.logsAll() || b.deviation(now) > b.limit.BurstUnits()/deviationPart || b.promiseEndsSoon(now, lease) {
 		return true
 	}
@@ -73,7 +73,7 @@ func (b *bucket) matters(now quota.Time, lease time.Duration) bool {
 		case b.promises() && len(al.log().pending) == 0:
 			p := b.promise(now, al, lease)
 			head := p.high.Plus(-p.total).Plus(-al.out)
-			if left, _, _, _ := al.bounds(now); al.log().planned.short || left < head/2 {
+			if left, _, _, _ := al.promisedBounds(now); al.log().planned.short || left < head/2 {
 				return true
 			}
 		}
@@ -91,7 +91,7 @@ func (b *bucket) logsAll() bool {
 // worthWriting reports whether a small difference is ever written: where counts endure, and where
 // it is more than the refill while a leader is elected.
 func (b *bucket) worthWriting(now quota.Time) bool {
-	return b.endures() || b.deviation(now) > b.refill(electing)
+	return b.endures() || b.deviation(now) > b.maxRefill(electing)
 }
 
 // electing is how long a range has no leader, at least, when one dies: followers wait that long.
@@ -111,6 +111,6 @@ func (l *Ledger) flushBehind(now quota.Time, age time.Duration, most int) {
 			continue
 		}
 		b.dirty, b.overdue = true, true
-		l.note(now, b)
+		l.noteChanged(now, b)
 	}
 }

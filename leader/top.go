@@ -78,13 +78,13 @@ func (l *Ledger) TopSome(each, most int) (more bool) {
 		l.visits++
 		l.topLeft--
 		b := l.counted.pop()
-		if b == nil { // dropped, and noted by departs
+		if b == nil { // dropped, and see keepCounts
 			continue
 		}
 		b.counted = nil
-		rested := b.resting()
-		if rested {
-			l.wake(b)
+		wasPacked := b.isPacked()
+		if wasPacked {
+			l.unpackBucket(b)
 		}
 		d := b.since()
 		b.listed = listing{b.attempted, b.admitted}
@@ -92,7 +92,7 @@ func (l *Ledger) TopSome(each, most int) (more bool) {
 			d.Attempted, d.Admitted = d.Attempted.Plus(was.attempted), d.Admitted.Plus(was.admitted)
 			delete(l.departed, b.key)
 		}
-		l.restAgain(b, rested)
+		l.repackBucket(b, wasPacked)
 		l.tops.add(b.key.LimitName, d, each)
 	}
 	return l.topLeft > 0

@@ -27,7 +27,7 @@ func TestTopSince(t *testing.T) {
 			}
 			cost := quota.Units(rng.IntN(1 << rng.IntN(12)))
 			b.attempted += cost
-			l.note(0, b)
+			l.noteChanged(0, b)
 			truth[k.Key] += cost
 			switch rng.IntN(12) {
 			case 0:
@@ -61,8 +61,8 @@ func TestTopSinceSaturates(t *testing.T) {
 	}
 	most := attemptedBucket(k, quota.Most)
 	most.admitted = quota.Most
-	l.note(0, most)
-	l.note(0, attemptedBucket(quota.Key{LimitName: lost, Key: "k"}, 1))
+	l.noteChanged(0, most)
+	l.noteChanged(0, attemptedBucket(quota.Key{LimitName: lost, Key: "k"}, 1))
 	got := l.TopSince(5, 5)
 	want := []TopKeys{
 		{Limit: k.LimitName, Keys: []KeyCount{{"k", math.MaxInt64, math.MaxInt64}}},

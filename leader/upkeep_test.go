@@ -278,7 +278,7 @@ func TestCountedLetsGo(t *testing.T) {
 	var open []*bucket
 	for i := range all {
 		b := attemptedBucket(quota.Key{Key: strconv.Itoa(i)}, 1)
-		l.note(0, b)
+		l.noteChanged(0, b)
 		if open = append(open, b); len(open) > alive {
 			l.keepCounts(open[0])
 			open[0].dropped = true
@@ -305,7 +305,7 @@ func TestCountedPlaces(t *testing.T) {
 	var last *bucket
 	for i := range 10_000 {
 		b := attemptedBucket(quota.Key{Key: strconv.Itoa(i)}, 1)
-		l.note(0, b)
+		l.noteChanged(0, b)
 		if last != nil {
 			l.keepCounts(last)
 		}

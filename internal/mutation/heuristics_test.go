@@ -40,15 +40,15 @@ var heuristics = []mutation{
 	// TestLittleDemand.
 	{"a member that asks for little gets its deficit from an empty pool", "leader/deficit.go", "	if !b.tracksDeficit() || al.rate > 0 || ", "	if true || !b.tracksDeficit() || al.rate > 0 || "},
 	// TestTurns.
-	{"under soft, single tokens go to the members in turn", "leader/divide.go", "	singly := al.rate == 0 && b.tracksDeficit() && b.most*l.cfg.Sync.Seconds() < token\n", "	singly := false\n"},
+	{"under soft, single tokens go to the members in turn", "leader/divide.go", "	singly := al.rate == 0 && b.tracksDeficit() && b.waterLevel*l.cfg.Sync.Seconds() < token\n", "	singly := false\n"},
 	// TestTurns.
 	{"tokens reserved for others are not free", "leader/divide.go", "	if short > 0 && b.limit.Ceiling == quota.Soft {", "	if short > 0 && b.limit.Ceiling == quota.Soft && false {"},
 	// TestTurns.
 	{"tokens are left to members that are due more", "leader/deficit.go", "		if u := l.unmetOf(now, o); u > 0 {\n", "		if u := l.unmetOf(now, o); u > 0 && false {\n"},
 	// TestWindowBoundaries/fixed_minute.
-	{"returned tokens go to members whose callers wait", "leader/divide.go", "	l.serve(now, b, al)\n", ""},
+	{"returned tokens go to members whose callers wait", "leader/divide.go", "	l.pushReturned(now, b, al)\n", ""},
 	// TestLittleDemand.
-	{"a member that asks for more than its share leaves one too", "leader/deficit.go", "min(al.live, tried) < b.most && al.deficit >= 0", "al.deficit >= 0"},
+	{"a member that asks for more than its share leaves one too", "leader/deficit.go", "min(al.live, tried) < b.waterLevel && al.deficit >= 0", "al.deficit >= 0"},
 	// TestFloodAsksLeader.
 	{"a member that had more leaves a request for members that had less", "leader/ask.go", "	kept := l.keptFromAsker(b, al)\n", "	kept := 0 * l.keptFromAsker(b, al)\n"},
 	// TestPresumedUse.

@@ -40,22 +40,22 @@ var mutations = []mutation{
 	{"caps exceed the burst", "leader/divide.go", "limit = min(limit, b.limit.BurstUnits()-othersCap(b, al))", "limit = min(limit, b.limit.BurstUnits())"},
 	{"a member's cap does not bound its tokens", "leader/divide.go", "part = min(part, max(0, room))", "part = max(part, 0)"},
 	{"nothing is recalled", "leader/push.go", "	o.recalled = now\n", "	return\n"},
-	{"too few tokens are divided", "leader/divide.go", "	least := b.few()\n", "	least := 0.0\n"},
+	{"too few tokens are divided", "leader/divide.go", "	least := b.smallAmount()\n", "	least := 0.0\n"},
 
 	// What members may have used.
 	{"accrued tokens are not out", "leader/allocation.go", "al.out, al.returnable = al.out.Plus(got), al.returnable.Plus(got)", "al.returnable = al.returnable.Plus(got)"},
 	{"use during a late report is not charged", "leader/allocation.go", "al.out, al.returnable, al.held, al.inFlight = out, standing,", "al.out, al.returnable, al.held, al.inFlight = min(out, standing), standing,"},
-	{"all tokens that a member does not hold are returned", "leader/allocation.go", "allowed := min(max(sure, least), left)", "allowed := max(left, min(sure, 0))"},
+	{"all tokens that a member does not hold are returned", "leader/allocation.go", "allowed := min(max(certain, least), left)", "allowed := max(left, min(certain, 0))"},
 	{"tokens in transit count as used", "leader/allocation.go", "return min(sum.Plus(al.unackedTokens), quota.Most)", "return min(sum, quota.Most)"},
-	{"the level exceeds the burst", "leader/bucket.go", "handed := stands.Plus(b.own.earlier)", "handed := b.own.earlier"},
+	{"the level exceeds the burst", "leader/bucket.go", "withheld := standing.Plus(b.own.earlier)", "withheld := b.own.earlier"},
 	{"tokens of a window outlast it", "leader/bucket.go", "		b.allocations[i].void()\n", ""},
 	{"a lost answer returns overflowed tokens", "leader/requests.go", "back = min(back, b.rooms.since(booked.at, b.room()))", "back = max(back, 0)"},
-	{"tokens that members may return use no room", "leader/bucket.go", "full-b.pool.Level()-max(0, b.returns()-b.answered()-stands)", "full-b.pool.Level()"},
+	{"tokens that members may return use no room", "leader/bucket.go", "full-b.pool.Level()-max(0, b.returns()-b.answered()-standing)", "full-b.pool.Level()"},
 
 	// New leaders.
 	{"a new leader grants before it has learned", "leader/ask.go", "!l.mayGrant(now, b) && q.Cost > 0", "false && q.Cost > 0"},
 	{"a rate of an earlier leader is forgotten", "leader/allocation.go", "al.rate, al.charged = e.Learn.Rate, e.Learn.Rate", "al.rate, al.charged = 0, 0"},
-	{"tokens granted according to the log are also in the pool", "leader/durable.go", "		b.pool.Add(-al.out)\n		l.leased", "		l.leased"},
+	{"tokens granted according to the log are also in the pool", "leader/durable.go", "		b.pool.Add(-al.out)\n		l.recordLease", "		l.recordLease"},
 	{"more is granted than the log promises", "leader/durable.go", "got := max(0, min(tokens, room, top.Plus(-most)))", "got := max(0, tokens, min(0, room))"},
 	{"a new leader promises more to members that have closed the key", "leader/durable.go", "!al.closed && !al.restored", "!al.closed"},
 	{"a leader admits more than the log promises it", "leader/answers.go", "return given <= p.high && now < p.until", "return (given <= p.high || true) && now < p.until"},

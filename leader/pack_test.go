@@ -12,19 +12,19 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// restAll puts all buckets to rest that may rest, and checks that each would wake as it was.
-func restAll(t testing.TB, l *Ledger) {
+// packAll packs all buckets that may be packed, and checks that each would be unpacked as it was.
+func packAll(t testing.TB, l *Ledger) {
 	t.Helper()
 	for _, b := range l.buckets {
 		was := b.state
-		if b.resting() || !l.rest(b) {
+		if b.isPacked() || !l.packBucket(b) {
 			continue
 		}
 		l.peek(b)
 		sameState(t, was, b.state)
-		l.wake(b)
+		l.unpackBucket(b)
 		sameState(t, was, b.state)
-		l.rest(b)
+		l.packBucket(b)
 	}
 }
 
@@ -43,7 +43,7 @@ func sameState(t testing.TB, want, got *state) {
 		}
 	}
 	if !reflect.DeepEqual(want, got) {
-		t.Fatalf("a bucket woke as\n%s\nwas\n%s", told(got), told(want))
+		t.Fatalf("a bucket was unpacked as\n%s\nwas\n%s", told(got), told(want))
 	}
 }
 
@@ -62,9 +62,9 @@ func told(s *state) string {
 	return text
 }
 
-// TestRest fills all fields of a state with random numbers, large and small. It fails if a field is
+// TestPack fills all fields of a state with random numbers, large and small. It fails if a field is
 // missing in the packed form.
-func TestRest(t *testing.T) {
+func TestPack(t *testing.T) {
 	limit := &quota.Limit{Kind: quota.TokenBucket, Rate: quota.Rate{Tokens: 7, Per: time.Second}, Burst: 20}
 	for seed := range uint64(200) {
 		rng := rand.New(rand.NewPCG(seed, 1))
@@ -84,12 +84,12 @@ func TestRest(t *testing.T) {
 		meter(&b.pool)
 		meter(&b.env.Meter)
 		was := b.state
-		if !l.rest(b) {
-			t.Fatal("the bucket does not rest")
+		if !l.packBucket(b) {
+			t.Fatal("the bucket was not packed")
 		}
 		l.peek(b)
 		sameState(t, was, b.state)
-		l.wake(b)
+		l.unpackBucket(b)
 		sameState(t, was, b.state)
 	}
 }
@@ -140,9 +140,9 @@ func fill(rng *rand.Rand, v reflect.Value) {
 	}
 }
 
-// TestRestWhenUnused checks that buckets rest after some seconds without use, whatever reads them
+// TestPackWhenUnused checks that buckets are packed after some seconds without use, whatever reads them
 // meanwhile, and that use wakes them.
-func TestRestWhenUnused(t *testing.T) {
+func TestPackWhenUnused(t *testing.T) {
 	for _, ceiling := range []quota.Ceiling{quota.Soft, quota.Hard} {
 		const keys = 300
 		u := newUpkept(t, keys, 3, ceiling)
@@ -150,12 +150,12 @@ func TestRestWhenUnused(t *testing.T) {
 			t.Helper()
 			n := 0
 			for _, b := range u.buckets {
-				if b.resting() {
+				if b.isPacked() {
 					n++
 				}
 			}
 			if n != want {
-				t.Errorf("%v: %d of %d buckets are at rest; want %d", ceiling, n, keys, want)
+				t.Errorf("%v: %d of %d buckets are packed; want %d", ceiling, n, keys, want)
 			}
 		}
 		pass := func(seconds int) {
@@ -175,14 +175,14 @@ func TestRestWhenUnused(t *testing.T) {
 			t.Error("nothing is counted")
 		}
 		q := Query{Top: keys, Limits: func(quota.LimitName) bool { return true }}
-		atRest := u.Rates(u.now, q)
+		packed := u.Rates(u.now, q)
 		resting(keys - 2)
 		for k := range keys {
 			u.bucket(u.key(k))
 		}
 		resting(0)
-		if awake := u.Rates(u.now, q); !reflect.DeepEqual(atRest, awake) {
-			t.Errorf("%v: the rates at rest are\n%+v\nin use\n%+v", ceiling, atRest, awake)
+		if inUse := u.Rates(u.now, q); !reflect.DeepEqual(packed, inUse) {
+			t.Errorf("%v: the rates of packed buckets are\n%+v\nin use\n%+v", ceiling, packed, inUse)
 		}
 		if err := u.Check(u.now); err != nil {
 			t.Error(err)
@@ -197,17 +197,17 @@ func TestRestWhenUnused(t *testing.T) {
 	}
 }
 
-// BenchmarkRest wakes a key with ten members, and puts it to rest again.
-func BenchmarkRest(b *testing.B) {
+// BenchmarkPack unpacks a key with ten members, and packs it again.
+func BenchmarkPack(b *testing.B) {
 	for _, c := range []quota.Ceiling{quota.Soft, quota.Hard} {
 		b.Run(c.String(), func(b *testing.B) {
 			l := reported(b, 1000, c, true)
 			b.ReportAllocs()
 			for i := 0; b.Loop(); i++ {
 				k := *l.refs.buckets.at(i % 1000)
-				l.wake(k)
-				if !l.rest(k) {
-					b.Fatal("the bucket does not rest")
+				l.unpackBucket(k)
+				if !l.packBucket(k) {
+					b.Fatal("the bucket was not packed")
 				}
 			}
 		})

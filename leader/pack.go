@@ -12,34 +12,35 @@ import (
 )
 
 // Most buckets are not in use: nobody has reported them for seconds, but they are not full yet, or
-// are still shown. Such a bucket is at rest: its state is packed into bytes without pointers, a
-// quarter or less of what it takes otherwise. Ledger.current restores it exactly. Both together take
+// are still shown. The state of such a bucket is packed into bytes without pointers, a
+// quarter or less of what it takes otherwise. Ledger.current unpacks it without loss. Both together take
 // about as long as a report.
 //
-// What reads many buckets, such as a list of keys, puts each of them to rest again, so that it does
+// What reads many buckets, such as a list of keys, packs each of them again, so that it does
 // not need memory for all of them.
 //
 // The fields of all groups form one sequence of numbers, which is packed. Most of them are 0 or
 // small.
 
-// restAfter is the time between two looks at the buckets that are in memory as a whole. A bucket
-// that was not used between two of them is put to rest.
-const restAfter = 2 * time.Second
+// packAfter is the time between two looks at the buckets that are in memory as a whole. A bucket
+// that was not used between two of them is packed.
+const packAfter = 2 * time.Second
 
-// resting reports whether the bucket is at rest.
-func (b *bucket) resting() bool { return b.state == nil }
+// isPacked reports whether the state of the bucket is packed.
+func (b *bucket) isPacked() bool { return b.state == nil }
 
-// mayRest reports whether nothing of the bucket is under way. What is rare has no packed form.
-func (b *bucket) mayRest() bool {
+// mayPack reports whether the packed form can hold the whole state. It leaves out what is rare, such as a change
+// that waits for a checkpoint.
+func (b *bucket) mayPack() bool {
 	if b.wanted || b.queued || b.behind || b.live != nil || len(b.own.pending) > 0 || len(b.outlived) > 0 || len(b.outstanding) > 0 {
 		return false
 	}
 	return !slices.ContainsFunc(b.allocations, func(al allocation) bool { return al.logged != nil && len(al.logged.pending) > 0 })
 }
 
-// rest puts a bucket to rest, if it may rest.
-func (l *Ledger) rest(b *bucket) bool {
-	if b.dropped || b.resting() || !b.mayRest() || !l.processes.fit(b.allocations) {
+// packBucket packs the state of a bucket. It returns false, and changes nothing, if the bucket may not be packed.
+func (l *Ledger) packBucket(b *bucket) bool {
+	if b.dropped || b.isPacked() || !b.mayPack() || !l.processes.fit(b.allocations) {
 		return false
 	}
 	w := numbers{list: slices.Grow(l.numbers[:0], b.state.mostNumbers())}
@@ -50,22 +51,21 @@ func (l *Ledger) rest(b *bucket) bool {
 	return true
 }
 
-// restAgain puts a bucket to rest that was at rest before a visit.
-func (l *Ledger) restAgain(b *bucket, rested bool) {
-	if rested {
-		l.rest(b)
+// repackBucket packs a bucket again that was packed before a visit.
+func (l *Ledger) repackBucket(b *bucket, wasPacked bool) {
+	if wasPacked {
+		l.packBucket(b)
 	}
 }
 
-// wake restores the state of a bucket at rest.
-func (l *Ledger) wake(b *bucket) {
+// unpackBucket restores the state of a packed bucket.
+func (l *Ledger) unpackBucket(b *bucket) {
 	l.unpackInto(b, &state{})
 	b.packed = nil
 	l.watch(b)
 }
 
-// peek restores the state of a bucket at rest for a moment, until the caller sets it to nil. Changes
-// to it are lost.
+// peek restores the state of a packed bucket until the caller sets it to nil. Changes to it are lost.
 func (l *Ledger) peek(b *bucket) {
 	if l.peeked == nil {
 		l.peeked = &state{}
@@ -73,12 +73,12 @@ func (l *Ledger) peek(b *bucket) {
 	l.unpackInto(b, l.peeked)
 }
 
-// look calls read with the bucket as of now, unless it has been dropped. A bucket at rest stays at rest.
-func (l *Ledger) look(now quota.Time, b *bucket, read func()) {
+// readBucket calls read with the bucket as of now, unless it has been dropped. A packed bucket stays packed.
+func (l *Ledger) readBucket(now quota.Time, b *bucket, read func()) {
 	if b.dropped {
 		return
 	}
-	peeks := b.resting() && b.seen == l.happened()
+	peeks := b.isPacked() && b.seen == l.happened()
 	if peeks {
 		l.peek(b)
 	} else if l.current(b) == nil {
@@ -106,16 +106,16 @@ func (l *Ledger) watch(b *bucket) {
 	}
 }
 
-// restSome puts buckets to rest that were not used for restAfter. It looks at most at this many,
-// and returns how many are left of them.
-func (l *Ledger) restSome(now quota.Time, most int) int {
-	if l.toWatch == 0 && now.Sub(l.lookedAt) >= restAfter {
+// packUnused packs buckets that were not used for packAfter. It looks at no more than most buckets, and
+// returns most less the number of buckets that it has looked at.
+func (l *Ledger) packUnused(now quota.Time, most int) int {
+	if l.toWatch == 0 && now.Sub(l.lookedAt) >= packAfter {
 		l.toWatch, l.lookedAt = l.watched.len(), now
 	}
 	for ; most > 0 && l.toWatch > 0; most, l.toWatch = most-1, l.toWatch-1 {
 		l.visits++
 		b := l.watched.pop()
-		if b.watched = !b.dropped && !b.resting() && (b.used || !l.rest(b)); b.watched {
+		if b.watched = !b.dropped && !b.isPacked() && (b.used || !l.packBucket(b)); b.watched {
 			b.used = false
 			l.watched.push(b)
 		}
@@ -123,7 +123,7 @@ func (l *Ledger) restSome(now quota.Time, most int) int {
 	return most
 }
 
-// process is a process of a member. Allocations at rest have the number of theirs.
+// process is a process of a member. Packed allocations have the number of theirs.
 type process struct {
 	node quota.NodeID
 	inc  quota.Incarnation
@@ -136,7 +136,7 @@ type processes struct {
 }
 
 // maxProcesses bounds them: 16 processes of each of 256 nodes, half a megabyte. Buckets of members
-// beyond that are not put to rest under this leader.
+// beyond that are not packed under this leader.
 const maxProcesses = 4096
 
 // fit reports whether the processes of all allocations have numbers, or may get one.
@@ -321,7 +321,7 @@ func (s *state) mostNumbers() int {
 	return n
 }
 
-// numbers adds all fields of the state but those that follow from the limit, and those that mayRest
+// numbers adds all fields of the state but those that follow from the limit, and those that mayPack
 // excludes.
 func (s *state) numbers(w *numbers, l *Ledger) {
 	w.times(&s.overflowAt) // the last advance, as a rule
@@ -350,7 +350,7 @@ func (s *state) numbers(w *numbers, l *Ledger) {
 	w.times(&s.env.at, &s.env.from, &s.env.to)
 	w.amounts(&s.forgiven, &s.over, &s.needless, &s.needlessAtMost)
 
-	w.floats(&s.batchSizes.variance, &s.batchSizes.mean, &s.batchSizes.typical, &s.most)
+	w.floats(&s.batchSizes.variance, &s.batchSizes.mean, &s.batchSizes.typical, &s.waterLevel)
 	w.times(&s.shared, &s.logged.at, &s.logged.window, &s.behindSince)
 	w.amounts(&s.logged.level)
 	w.flags(&s.forced, &s.own.unwritten, &s.central, &s.logged.there, &s.dirty, &s.saved, &s.overdue)
