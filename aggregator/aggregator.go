@@ -122,8 +122,8 @@ func (a *Aggregator) checkSimple(clock Clock, s *limitEntry, r *rule, key string
 	} else {
 		l = quota.Effective(l, a.table.overrides, key)
 	}
-	if d, ok := a.known(s, r, l, key, cost, false); ok {
-		s.unfit(&d, cost)
+	if d, ok := a.decideFixed(s, r, l, key, cost, false); ok {
+		s.countUnfit(&d, cost)
 		return enforced(d, l, key), Nothing
 	}
 	t := attempt{
@@ -142,7 +142,7 @@ func (a *Aggregator) checkSimple(clock Clock, s *limitEntry, r *rule, key string
 // openBucket starts an epoch, which reports at once.
 func (a *Aggregator) openBucket(now quota.Time, b *bucket, l *quota.Limit) {
 	a.startEpoch(now, b, l)
-	a.urge(b)
+	a.markUrgent(b)
 }
 
 // startEpoch starts an epoch. The estimate continues: a key that was idle for an hour has refilled, one that was idle

@@ -76,7 +76,7 @@ func (a *Aggregator) Allocate(clock Clock, k quota.Key, w AllocationRequest) All
 func (a *Aggregator) allocator(k quota.Key) *bucket {
 	s := a.table.find(k.LimitName)
 	if s == nil && k.IsInline() {
-		s = a.table.inline.slot(k.LimitName, nobody)
+		s = a.table.inline.findOrAdd(k.LimitName, nobody)
 	}
 	if s == nil || s.gone.Load() {
 		return nil
@@ -114,13 +114,13 @@ func (a *Aggregator) allocate(now quota.Time, b *bucket, w AllocationRequest) (A
 		if missing := w.Tokens - fromNode.Tokens; cut && fromNode.Tokens == 0 && missing > 0 {
 			fromNode.Tokens, fromNode.Unbacked = b.allocateAlone(now, l, missing, est, a.nodes()), true
 		}
-		b.note()
+		b.writeSlot()
 	}
 	a.describe(now, b, &fromNode, est, cut)
 	if !w.Look && w.Wait > fromNode.Held {
 		b.want = max(b.want, min(w.Wait, l.BurstUnits()))
 		if est >= quota.Token && !cut {
-			a.urge(b)
+			a.markUrgent(b)
 		}
 	}
 	return fromNode, true
@@ -327,14 +327,14 @@ func (a *Aggregator) settle(now quota.Time, b *bucket, s *Settlement) bool {
 	if late > 0 && b.until != 0 {
 		b.before, b.estUsed = b.before.Count(late), b.estUsed.Plus(late)
 	}
-	b.note()
+	b.writeSlot()
 	if beyond > 0 && !b.largeOverdraft && b.over-b.ackedOver > max(b.part(l, a.nodes()), minUrgentOverdraft) {
 		b.largeOverdraft = true
-		a.urge(b)
+		a.markUrgent(b)
 		a.urgent.wake.Store(true)
 	}
 	if s.Refunded > 0 {
-		a.urge(b)
+		a.markUrgent(b)
 	}
 	return true
 }
@@ -353,7 +353,7 @@ func (s *Settlement) bound(lent, left quota.Units, l *quota.Limit) {
 	if l.Class != quota.Counted || l.Kind == quota.Concurrency {
 		return
 	}
-	each := l.OwedUnits().Plus(perSecond(l.Rate.PerSecond(), s.Silent))
+	each := l.OwedUnits().Plus(accrued(l.Rate.PerSecond(), s.Silent))
 	owed := quota.Units(quota.MulDiv(int64(each), int64(1+s.Holders), 1))
 	room := max(0, left.Plus(min(owed, quota.Most))).Plus(s.Late)
 	beyond := max(0, s.Used-lent)

@@ -51,7 +51,7 @@ func (a *Aggregator) peekAlone(now quota.Time, t *attempt, b *bucket, l *quota.L
 	d := a.decideAlone(now, &try, b, l, est)
 	b.hot().held.Add(held)
 	b.state = was
-	b.note()
+	b.writeSlot()
 	if d.Allowed {
 		d.Remaining++
 	}

@@ -10,7 +10,7 @@ func (a *Aggregator) announced(now, at quota.Time, off clockOffset, rt *route, e
 	if s == nil {
 		return
 	}
-	b := a.table.known(s, e.Key.Key)
+	b := a.table.lookup(s, e.Key.Key)
 	room := a.table.size.Load() < a.table.maxKeys/2 && s.rule.Load().limit.MaxKeys == 0
 	if b == nil && room && e.Level < quota.Token {
 		b = a.table.bucket(s, e.Key.Key)

@@ -118,23 +118,23 @@ func (a *Aggregator) apply(now, at quota.Time, off clockOffset, b *bucket, rt *r
 		// An overdue answer was lost on one of the two ways; this recall shows that the way here is open.
 		b.overdue = b.phase == open && b.pending != 0 && now.Sub(b.sentAt) > 2*rt.rtt
 		if b.recalled || b.overdue {
-			a.urge(b)
+			a.markUrgent(b)
 		}
 		return
 	}
 	if e.Unknown {
 		if b.ref, b.overdue = 0, b.pending != 0; b.overdue {
-			a.urge(b)
+			a.markUrgent(b)
 		}
 		return
 	}
 	b.answer(now, rt, e, took)
 	if b.cancelled.any() {
-		a.urge(b)
+		a.markUrgent(b)
 	}
 	if e.Saved > b.saved {
 		b.saved = e.Saved
-		b.note()
+		b.writeSlot()
 	}
 	if b.phase == closing {
 		if e.Closed && b.pending == 0 {
@@ -171,7 +171,7 @@ func (a *Aggregator) apply(now, at quota.Time, off clockOffset, b *bucket, rt *r
 	b.hot().low.Store(int64(b.lowWater(rt, e)))
 	a.wheel.add(b, max(now, b.sentAt.Add(e.Again))) // or every other turn of the wheel is missed
 	if b.askAgain && quota.Units(b.hot().held.Load()) < max(b.want, quota.Units(b.hot().low.Load())) {
-		a.urge(b)
+		a.markUrgent(b)
 	}
 }
 
@@ -200,7 +200,7 @@ func (b *bucket) regrant(now, at quota.Time, e *quota.GrantEntry) {
 		b.accrue(now)
 	}
 	if b.rate > e.Rate && b.from > at { // the old, higher rate accrued too much since: take it back
-		over := perSecond(b.rate-e.Rate, b.from.Sub(at))
+		over := accrued(b.rate-e.Rate, b.from.Sub(at))
 		b.hot().held.Add(int64(-over))
 		b.in, b.base = b.in-over, b.base-over
 	}
@@ -220,7 +220,7 @@ func (b *bucket) dropAccruedBeyondCap(at quota.Time, e *quota.GrantEntry) {
 		return
 	}
 	most := quota.Units(b.hot().held.Load()) + b.allocated + b.counts().spent() - b.acked // at most held at that time
-	if over := min(perSecond(e.Rate, b.from.Sub(at)), most.Plus(e.Tokens)-e.Cap); over > 0 {
+	if over := min(accrued(e.Rate, b.from.Sub(at)), most.Plus(e.Tokens)-e.Cap); over > 0 {
 		b.hot().held.Add(int64(-over))
 		b.in, b.base = b.in-over, b.base-over
 	}
@@ -229,7 +229,7 @@ func (b *bucket) dropAccruedBeyondCap(at quota.Time, e *quota.GrantEntry) {
 // anchor sets the estimate to the leader's level at the time of the grant, which includes own use up to the report
 // that it answers.
 func (b *bucket) anchor(now, at quota.Time, e *quota.GrantEntry) {
-	level := b.counted(e)
+	level := b.levelUnderLimit(e)
 	b.hasLevel, b.levelAt, b.level = true, at, level
 	b.est, b.estAt, b.others, b.presumed = level-e.Unseen, min(at, now), e.Others, e.Unseen
 	b.stale = at.Add(demandIntervals * e.Again)
@@ -250,9 +250,9 @@ func (b *bucket) knownUse(l *quota.Limit) quota.Units {
 	return b.acked
 }
 
-// counted returns the grant's level by the limit version that this member counts by; the leader may have another one
+// levelUnderLimit returns the grant's level by the limit version that this member counts by; the leader may have another one
 // for a moment. The use of a window is the same under both versions; a token bucket has the same level.
-func (b *bucket) counted(e *quota.GrantEntry) quota.Units {
+func (b *bucket) levelUnderLimit(e *quota.GrantEntry) quota.Units {
 	l := b.as
 	if l == nil || l.Kind == quota.TokenBucket || e.Burst == 0 {
 		return e.Level
@@ -264,7 +264,7 @@ func (b *bucket) counted(e *quota.GrantEntry) quota.Units {
 // of demand, the use since the grant is a surprise, or half of a hard key's tokens without a rate are used. It is 0 if
 // the cluster has no more than is held.
 func (b *bucket) lowWater(rt *route, e *quota.GrantEntry) quota.Units {
-	low := perSecond(b.demand, 2*rt.rtt)
+	low := accrued(b.demand, 2*rt.rtt)
 	if e.Level <= quota.Units(b.hot().held.Load()) || b.noneFree {
 		return 0
 	}
@@ -310,5 +310,5 @@ func (a *Aggregator) closeBucket(now, at quota.Time, off clockOffset, b *bucket,
 	b.in, b.over = max(0, c.used-sent.used), max(0, c.over-sent.over)
 	b.refused, b.refunded = max(0, c.refused-sent.refused), max(0, c.back-sent.back)
 	b.skipTally()
-	b.note()
+	b.writeSlot()
 }

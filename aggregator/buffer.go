@@ -26,39 +26,39 @@ type lines struct {
 }
 
 // reset takes back the memory of the last reports.
-func (room *Buffer) reset(ranges int) {
-	for i := range room.reports {
-		if e := room.reports[i].Entries; cap(e) > 0 && len(room.spare) < maxBuffer {
-			room.spare = append(room.spare, e[:0])
+func (buf *Buffer) reset(ranges int) {
+	for i := range buf.reports {
+		if e := buf.reports[i].Entries; cap(e) > 0 && len(buf.spare) < maxBuffer {
+			buf.spare = append(buf.spare, e[:0])
 		}
 	}
-	clear(room.reports)
-	room.reports = room.reports[:0]
-	if len(room.lines) != ranges {
-		room.lines = make([]lines, ranges)
+	clear(buf.reports)
+	buf.reports = buf.reports[:0]
+	if len(buf.lines) != ranges {
+		buf.lines = make([]lines, ranges)
 	}
 }
 
-func (room *Buffer) takeEntries() []quota.ReportEntry {
-	last := len(room.spare) - 1
+func (buf *Buffer) takeEntries() []quota.ReportEntry {
+	last := len(buf.spare) - 1
 	if last < 0 {
 		return nil
 	}
-	e := room.spare[last]
-	room.spare[last], room.spare = nil, room.spare[:last]
+	e := buf.spare[last]
+	buf.spare[last], buf.spare = nil, buf.spare[:last]
 	return e
 }
 
 // addLine adds a line for a key to the report of its range in progress, and begins one if necessary; rt.seq is the
 // report's number.
-func (a *Aggregator) addLine(now quota.Time, b *bucket, room *Buffer) *quota.ReportEntry {
-	l := &room.lines[b.rng]
+func (a *Aggregator) addLine(now quota.Time, b *bucket, buf *Buffer) *quota.ReportEntry {
+	l := &buf.lines[b.rng]
 	bytes := quota.EntrySize(b.entry.name, b.key)
 	if len(l.entries) == a.cfg.MaxEntries || l.bytes+bytes > maxReport {
-		a.finish(now, b.rng, room, 0)
+		a.finish(now, b.rng, buf, 0)
 	}
 	if !l.begun {
-		a.begin(now, b.rng, room)
+		a.begin(now, b.rng, buf)
 	}
 	l.bytes += bytes
 	a.ranges[b.rng].sent.add(l.sent, sentLine{b, b.epoch})
@@ -71,24 +71,24 @@ func (a *Aggregator) addLine(now quota.Time, b *bucket, room *Buffer) *quota.Rep
 	return &l.entries[n]
 }
 
-func (a *Aggregator) begin(now quota.Time, r quota.RangeID, room *Buffer) {
-	rt, l := &a.ranges[r], &room.lines[r]
+func (a *Aggregator) begin(now quota.Time, r quota.RangeID, buf *Buffer) {
+	rt, l := &a.ranges[r], &buf.lines[r]
 	rt.seq++
-	*l = lines{begun: true, entries: room.takeEntries(), sent: rt.sent.begin(now, rt.seq, &a.spare)}
+	*l = lines{begun: true, entries: buf.takeEntries(), sent: rt.sent.begin(now, rt.seq, &a.spare)}
 }
 
 // finish ends the report of a range in progress. If first is not 0, it begins one if necessary, and marks the reports
 // from first to this one as a full report.
-func (a *Aggregator) finish(now quota.Time, r quota.RangeID, room *Buffer, first quota.Seq) {
-	rt, l := &a.ranges[r], &room.lines[r]
+func (a *Aggregator) finish(now quota.Time, r quota.RangeID, buf *Buffer, first quota.Seq) {
+	rt, l := &a.ranges[r], &buf.lines[r]
 	if !l.begun {
-		a.begin(now, r, room)
+		a.begin(now, r, buf)
 	}
 	parts := quota.Seq(0)
 	if first != 0 {
 		parts = rt.seq - first + 1
 	}
-	room.reports = append(room.reports, quota.Report{
+	buf.reports = append(buf.reports, quota.Report{
 		Range: r, Term: rt.term, From: a.cfg.Self, Incarnation: a.cfg.Incarnation, Seq: rt.seq,
 		Full: first != 0, Parts: uint32(parts), Age: a.accounted(now, rt), Entries: l.entries,
 	})

@@ -39,13 +39,13 @@ type Call struct {
 	FirstGrant bool      // the needed grant is the key's first: without it the leader is asked
 	Ask        quota.Ask
 
-	several bool      // more than one counter decides: each charge is undecided until all have admitted the call
-	waits   quota.Key // the counter whose want includes this call
-	answers []answer
-	refused []refusal
-	taken   []taken
-	room    [4]taken
-	windows []takenIn // windows that leaders charged in this run of Decide
+	several  bool      // more than one counter decides: each charge is undecided until all have admitted the call
+	waits    quota.Key // the counter whose want includes this call
+	answers  []answer
+	refused  []refusal
+	taken    []taken
+	takenBuf [4]taken
+	windows  []takenIn // windows that leaders charged in this run of Decide
 }
 
 // refusal is a cost that was counted as refused, by a counter or by a limit that it exceeds.
@@ -58,11 +58,11 @@ type refusal struct {
 
 // answer is a leader's answer.
 type answer struct {
-	ask  quota.Ask
-	is   quota.Answer
-	used bool           // in this run of Decide: one call may ask about a counter twice
-	void bool           // it decided nothing, and the counter waits for a grant instead
-	by   *quota.Request // the last request that used it
+	ask    quota.Ask
+	answer quota.Answer
+	used   bool           // in this run of Decide: one call may ask about a counter twice
+	void   bool           // it decided nothing, and the counter waits for a grant instead
+	by     *quota.Request // the last request that used it
 }
 
 // taken is a charge of a counter, kept for undo.
@@ -79,14 +79,14 @@ type taken struct {
 // Reset prepares c for these requests. out has one place for each decision.
 func (c *Call) Reset(reqs []quota.Request, out []quota.Decision) {
 	*c = Call{Requests: reqs, Out: out, answers: c.answers[:0], refused: c.refused[:0], windows: c.windows[:0]}
-	c.taken = c.room[:0]
+	c.taken = c.takenBuf[:0]
 }
 
 // Woken notes that the call has waited for a grant: its counter asks again.
 func (c *Call) Woken() { c.waits = quota.Key{} }
 
 // Answer adds the leader's answer to c.Ask.
-func (c *Call) Answer(a quota.Answer) { c.answers = append(c.answers, answer{ask: c.Ask, is: a}) }
+func (c *Call) Answer(a quota.Answer) { c.answers = append(c.answers, answer{ask: c.Ask, answer: a}) }
 
 // answered returns an answer about that cost of the counter which no charge of this run has used yet, or nil.
 func (c *Call) answered(k quota.Key, cost quota.Units) *answer {
@@ -105,7 +105,7 @@ func (a *Aggregator) Decide(clock Clock, c *Call) bool {
 		c.answers[i].used = false
 	}
 	for i := range c.Requests {
-		if c.Out[i] = a.one(clock, c, &c.Requests[i]); !c.Out[i].Allowed {
+		if c.Out[i] = a.decideRequest(clock, c, &c.Requests[i]); !c.Out[i].Allowed {
 			c.Need = Nothing // no leader can change that
 			c.undo(0)
 			a.cancelUnused(clock, c, true)
@@ -117,7 +117,7 @@ func (a *Aggregator) Decide(clock Clock, c *Call) bool {
 			c.Out[i].Allowed = false
 		}
 		c.undo(0)
-		c.uncount()
+		c.undoRefusals()
 		return false
 	}
 	a.confirm(clock, c)
@@ -125,16 +125,16 @@ func (a *Aggregator) Decide(clock Clock, c *Call) bool {
 	return true
 }
 
-// one decides one request: it charges the limit that its name resolves to, if that is enforced.
-func (a *Aggregator) one(clock Clock, c *Call, q *quota.Request) quota.Decision {
+// decideRequest decides one request: it charges the limit that its name resolves to, if that is enforced.
+func (a *Aggregator) decideRequest(clock Clock, c *Call, q *quota.Request) quota.Decision {
 	s, key := a.table.resolve(q.Key.LimitName, q.Key.Key)
 	if s == nil {
 		return quota.Decision{Why: quota.WhyNoLimit}
 	}
 	r := s.rule.Load()
 	l := a.effective(s, r, key)
-	if d, ok := a.known(s, r, l, key, q.Cost, c.Acquires); ok {
-		c.unfit(s, &d, q.Cost)
+	if d, ok := a.decideFixed(s, r, l, key, q.Cost, c.Acquires); ok {
+		c.countUnfit(s, &d, q.Cost)
 		return enforced(d, l, key)
 	}
 	mark, need := len(c.taken), c.Need
@@ -143,17 +143,17 @@ func (a *Aggregator) one(clock Clock, c *Call, q *quota.Request) quota.Decision 
 	d.Limit = l
 	if !d.Allowed {
 		c.undo(mark)
-		c.unuse(q)
+		c.releaseAnswers(q)
 		c.Need = need
 	}
 	return enforced(d, l, key)
 }
 
-// unuse gives up leaders' admissions for a request that another counter of it refuses: in shadow, the call continues
+// releaseAnswers gives up leaders' admissions for a request that another counter of it refuses: in shadow, the call continues
 // without the request.
-func (c *Call) unuse(q *quota.Request) {
+func (c *Call) releaseAnswers(q *quota.Request) {
 	for i := range c.answers {
-		if an := &c.answers[i]; an.by == q && an.is.Allowed {
+		if an := &c.answers[i]; an.by == q && an.answer.Allowed {
 			an.used = false
 		}
 	}
@@ -167,23 +167,23 @@ func (a *Aggregator) effective(s *limitEntry, r *rule, key string) *quota.Limit 
 	return quota.Effective(r.limit, a.table.overrides, key)
 }
 
-// known decides checks that change no counter.
-func (a *Aggregator) known(s *limitEntry, r *rule, l *quota.Limit, key string, cost int64, acquires bool) (quota.Decision, bool) {
+// decideFixed decides checks that change no counter.
+func (a *Aggregator) decideFixed(s *limitEntry, r *rule, l *quota.Limit, key string, cost int64, acquires bool) (quota.Decision, bool) {
 	d, ok := fixed(l, cost, acquires)
 	if !ok {
 		return d, false
 	}
 	if l.Class != quota.Counted {
 		d.Limit = r.limit // not a copy for every banned key
-	} else if b := a.table.known(s, key); b != nil {
+	} else if b := a.table.lookup(s, key); b != nil {
 		d.Remaining = b.remaining(l)
 	}
 	return d, true
 }
 
-// unfit counts a cost that never fits. It is demand: the tally counts it as refused. Reports do not, because no share
+// countUnfit counts a cost that never fits. It is demand: the tally counts it as refused. Reports do not, because no share
 // of the limit would help.
-func (s *limitEntry) unfit(d *quota.Decision, cost int64) (counted quota.Units) {
+func (s *limitEntry) countUnfit(d *quota.Decision, cost int64) (counted quota.Units) {
 	if d.Why == quota.WhyOverBurst || d.Why == quota.WhyOverMaxCost {
 		counted = quota.FromTokens(min(cost, quota.MaxTokens))
 		addAtomic(&s.sum.unfit, counted)
@@ -191,9 +191,9 @@ func (s *limitEntry) unfit(d *quota.Decision, cost int64) (counted quota.Units) 
 	return counted
 }
 
-// unfit is limitEntry.unfit for a call that may be decided again.
-func (c *Call) unfit(s *limitEntry, d *quota.Decision, cost int64) {
-	if u := s.unfit(d, cost); u > 0 {
+// countUnfit is limitEntry.countUnfit for a call that may be decided again.
+func (c *Call) countUnfit(s *limitEntry, d *quota.Decision, cost int64) {
+	if u := s.countUnfit(d, cost); u > 0 {
 		c.refused = append(c.refused, refusal{s: s, cost: u})
 	}
 }
@@ -251,7 +251,7 @@ func (a *Aggregator) chargeAll(clock Clock, c *Call, q *quota.Request, r *rule, 
 	var d quota.Decision
 	i, n := 0, len(r.charges)
 	for ; i < n && r.charges[i].up == 0 && !r.charges[i].floor; i++ {
-		t := a.counter(clock, c, q, r.charges[i].slot, key)
+		t := a.counter(clock, c, q, r.charges[i].entry, key)
 		t.Tier = i + 1
 		d = worse(d, t)
 		if !t.Allowed {
@@ -262,13 +262,13 @@ func (a *Aggregator) chargeAll(clock Clock, c *Call, q *quota.Request, r *rule, 
 		return d
 	}
 	if r.charges[i].floor {
-		if a.takeFloor(clock, c, q, r.charges[i].slot, key) {
+		if a.takeFloor(clock, c, q, r.charges[i].entry, key) {
 			return a.overParents(clock, c, q, r.charges[i+1:], key, d)
 		}
 		i++
 	}
 	for ; i < n; i++ {
-		p := a.parent(clock, c, q, r.charges[i].slot, quota.ParentKey(key, r.charges[i].up))
+		p := a.parent(clock, c, q, r.charges[i].entry, quota.ParentKey(key, r.charges[i].up))
 		if !p.Allowed {
 			if p.Why == quota.WhyOverLimit {
 				p.Why = quota.WhyParentOverLimit
@@ -284,9 +284,9 @@ func (a *Aggregator) chargeAll(clock Clock, c *Call, q *quota.Request, r *rule, 
 func (a *Aggregator) parent(clock Clock, c *Call, q *quota.Request, s *limitEntry, key string) quota.Decision {
 	r := s.rule.Load()
 	l := a.effective(s, r, key)
-	d, ok := a.known(s, r, l, key, q.Cost, false)
+	d, ok := a.decideFixed(s, r, l, key, q.Cost, false)
 	if ok {
-		c.unfit(s, &d, q.Cost)
+		c.countUnfit(s, &d, q.Cost)
 	} else {
 		d = a.counter(clock, c, q, s, key)
 	}
@@ -318,10 +318,10 @@ func (a *Aggregator) takeFloor(clock Clock, c *Call, q *quota.Request, s *limitE
 // overParents charges the parents even beyond their limits: the floor is guaranteed.
 func (a *Aggregator) overParents(clock Clock, c *Call, q *quota.Request, up []charge, key string, d quota.Decision) quota.Decision {
 	for _, p := range up {
-		if l := p.slot.rule.Load().limit; l.Class != quota.Counted || l.Enforcement == quota.Off {
+		if l := p.entry.rule.Load().limit; l.Class != quota.Counted || l.Enforcement == quota.Off {
 			continue
 		}
-		b, was := a.force(clock, p.slot, quota.ParentKey(key, p.up), quota.FromTokens(q.Cost), c)
+		b, was := a.forceCharge(clock, p.entry, quota.ParentKey(key, p.up), quota.FromTokens(q.Cost), c)
 		if b == nil {
 			continue
 		}
@@ -364,7 +364,7 @@ func (b *bucket) countAnswered(cost quota.Units, win quota.Time) {
 	if l := b.limit(); l.Kind.Windowed() && l.Kind != quota.SlidingWindow && !b.sameWindow(l, win) { // it has ended here
 		b.before = b.before.Count(cost)
 	}
-	b.note()
+	b.writeSlot()
 }
 
 // decidedLate notes that a charge of an ended window is decided.
@@ -378,20 +378,20 @@ func (c *Call) undo(mark int) {
 	c.taken = c.taken[:mark]
 }
 
-// uncount reverts the refusals that were counted, because the call is decided again: limits in shadow, and floors,
+// undoRefusals reverts the refusals that were counted, because the call is decided again: limits in shadow, and floors,
 // count a refusal and let the call continue.
-func (c *Call) uncount() {
+func (c *Call) undoRefusals() {
 	for _, r := range c.refused {
 		if r.b == nil {
 			addAtomic(&r.s.sum.unfit, -r.cost)
 		} else {
-			r.b.uncount(r)
+			r.b.undoRefusal(r)
 		}
 	}
 }
 
-// uncount reverts a refusal, unless it was reported.
-func (b *bucket) uncount(r refusal) {
+// undoRefusal reverts a refusal, unless it was reported.
+func (b *bucket) undoRefusal(r refusal) {
 	b.lock()
 	defer b.unlock()
 	if b.epoch == r.epoch && !b.dead {
@@ -405,8 +405,8 @@ func (a *Aggregator) cancelUnused(clock Clock, c *Call, refused bool) {
 	for i := range c.answers {
 		an := &c.answers[i]
 		a.tallyAnswer(an, refused)
-		if an.ask.Cost > 0 && an.is.Why != quota.WhyNoLimit && (!an.used || refused && an.is.Allowed) {
-			if !a.Cancel(clock, an.ask) && an.is.Allowed && !an.is.Report { // an unreported cost returns when the key closes
+		if an.ask.Cost > 0 && an.answer.Why != quota.WhyNoLimit && (!an.used || refused && an.answer.Allowed) {
+			if !a.Cancel(clock, an.ask) && an.answer.Allowed && !an.answer.Report { // an unreported cost returns when the key closes
 				a.refund(clock, an.ask.Key, an.ask.Cost, &Taken{}) // in which window it was booked is unknown
 			}
 		}
@@ -445,7 +445,7 @@ func (b *bucket) undo(t taken) {
 		}
 		b.estUsed = min(b.estUsed, b.counts().spent())
 	}
-	b.note() // held tokens of a window are not noted
+	b.writeSlot() // held tokens of a window are not in the slot
 }
 
 // waitOf returns the longest wait that both the request and the limit allow.

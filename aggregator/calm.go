@@ -37,8 +37,8 @@ func (b *bucket) staysCalm(now quota.Time, l *quota.Limit, est, cost quota.Units
 	return b.mayBeCalm(l) && est-cost >= l.BurstUnits()/2 && rare && use <= part && cost <= part/(1+openIntervals)
 }
 
-// urge makes a key report at once. Held by b.mu.
-func (a *Aggregator) urge(b *bucket) {
+// markUrgent makes a key report at once. Held by b.mu.
+func (a *Aggregator) markUrgent(b *bucket) {
 	if a.urgent.push(b); b.calm {
 		b.calm = false
 		a.urgent.wake.Store(true) // it may be in the stack already, for a later turn

@@ -82,6 +82,6 @@ func (a *Aggregator) cancel(clock Clock, b *bucket, id quota.Seq) (there, noted 
 		return true, false
 	}
 	q.ids = append(q.ids, id)
-	a.urge(b)
+	a.markUrgent(b)
 	return true, true
 }

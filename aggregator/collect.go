@@ -11,21 +11,21 @@ import (
 // them.
 func (a *Aggregator) Collect(now quota.Time) []quota.Report { return a.CollectInto(now, &Buffer{}) }
 
-// CollectInto is Collect with reused memory: the reports are valid until room is used again.
-func (a *Aggregator) CollectInto(now quota.Time, room *Buffer) []quota.Report {
-	room.reset(len(a.ranges))
+// CollectInto is Collect with reused memory: the reports are valid until buf is used again.
+func (a *Aggregator) CollectInto(now quota.Time, buf *Buffer) []quota.Report {
+	buf.reset(len(a.ranges))
 	a.noteSilentLeaders(now)
-	a.reportAll(now, room)
-	room.reports = a.reportRecovered(now, room.reports)
+	a.reportAll(now, buf)
+	buf.reports = a.reportRecovered(now, buf.reports)
 	a.urgent.drain(func(b *bucket) { a.soon = append(a.soon, b) })
-	a.collectSoon(now, room)
-	a.wheel.turn(now, func(b *bucket) { a.collect(now, b, room) })
-	for r := range room.lines {
-		if room.lines[r].begun {
-			a.finish(now, quota.RangeID(r), room, 0)
+	a.collectSoon(now, buf)
+	a.wheel.turn(now, func(b *bucket) { a.collect(now, b, buf) })
+	for r := range buf.lines {
+		if buf.lines[r].begun {
+			a.finish(now, quota.RangeID(r), buf, 0)
 		}
 	}
-	return room.reports
+	return buf.reports
 }
 
 // NextWake returns the time at which Collect has something to do if no key becomes urgent before.
@@ -51,7 +51,7 @@ func (a *Aggregator) find(k quota.Key) (*bucket, bool) {
 
 // reportAll reports all open keys of ranges with a new leader, until it has answered. It backs off: a leader that is
 // slow to read a full report would fall further behind if all of it were repeated.
-func (a *Aggregator) reportAll(now quota.Time, room *Buffer) {
+func (a *Aggregator) reportAll(now quota.Time, buf *Buffer) {
 	for r := range a.ranges {
 		rt := &a.ranges[r]
 		if lost := rt.full.times > 0 && now.Sub(rt.full.at) >= a.reportAgainAfter(rt); !rt.needsFull && !lost {
@@ -62,12 +62,12 @@ func (a *Aggregator) reportAll(now quota.Time, room *Buffer) {
 			b.lock()
 			b.roll(now, b.limit())
 			b.accrue(now)
-			b.report(now, rt, a.addLine(now, b, room))
+			b.report(now, rt, a.addLine(now, b, buf))
 			b.unlock()
 		}
-		a.finish(now, quota.RangeID(r), room, first)
+		a.finish(now, quota.RangeID(r), buf, first)
 		rt.needsFull = false
-		rt.full.again(now, rt.seq)
+		rt.full.recordRepetition(now, rt.seq)
 	}
 }
 
@@ -78,14 +78,14 @@ func (a *Aggregator) reportAgainAfter(rt *route) time.Duration {
 }
 
 // collectSoon reports urgent keys, or keeps them until the spacing has passed.
-func (a *Aggregator) collectSoon(now quota.Time, room *Buffer) {
+func (a *Aggregator) collectSoon(now quota.Time, buf *Buffer) {
 	waiting := a.soon[:0]
 	a.soonAt = now.Add(time.Hour)
 	for i, b := range a.soon {
 		if i%prefetchBatch == 0 {
 			prefetchBuckets(a.soon[i:min(i+prefetchBatch, len(a.soon))])
 		}
-		if at := a.collectUrgent(now, b, room); at > now {
+		if at := a.collectUrgent(now, b, buf); at > now {
 			a.soonAt = min(a.soonAt, at)
 			waiting = append(waiting, b)
 		}
@@ -95,7 +95,7 @@ func (a *Aggregator) collectSoon(now quota.Time, room *Buffer) {
 }
 
 // collectUrgent collects an urgent key. If the key has to wait, it returns the time until which.
-func (a *Aggregator) collectUrgent(now quota.Time, b *bucket, room *Buffer) quota.Time {
+func (a *Aggregator) collectUrgent(now quota.Time, b *bucket, buf *Buffer) quota.Time {
 	b.lock()
 	defer b.unlock()
 	if b.calm && !b.dead {
@@ -108,7 +108,7 @@ func (a *Aggregator) collectUrgent(now quota.Time, b *bucket, room *Buffer) quot
 		return at
 	}
 	b.asked.Store(false)
-	a.collectLocked(now, b, room, true)
+	a.collectLocked(now, b, buf, true)
 	return now
 }
 
@@ -129,13 +129,13 @@ func (b *bucket) nextReportAt(now quota.Time, sync time.Duration) quota.Time {
 }
 
 // collect reports a key if it has a reason to report.
-func (a *Aggregator) collect(now quota.Time, b *bucket, room *Buffer) {
+func (a *Aggregator) collect(now quota.Time, b *bucket, buf *Buffer) {
 	b.lock()
 	defer b.unlock()
-	a.collectLocked(now, b, room, false)
+	a.collectLocked(now, b, buf, false)
 }
 
-func (a *Aggregator) collectLocked(now quota.Time, b *bucket, room *Buffer, urgent bool) {
+func (a *Aggregator) collectLocked(now quota.Time, b *bucket, buf *Buffer, urgent bool) {
 	if b.dead || b.phase == closed {
 		return
 	}
@@ -156,7 +156,7 @@ func (a *Aggregator) collectLocked(now quota.Time, b *bucket, room *Buffer, urge
 	b.overdue = false
 	if b.shouldReport(now, a, rt) {
 		a.wheel.add(b, now.Add(a.resendAfter(b, rt)))
-		b.report(now, rt, a.addLine(now, b, room))
+		b.report(now, rt, a.addLine(now, b, buf))
 		return
 	}
 	a.wheel.add(b, now.Add(a.cfg.Sync))
@@ -266,7 +266,7 @@ func (b *bucket) measure(now quota.Time, c counts) {
 
 // reserve returns the tokens that a reporting member keeps until the answer arrives.
 func (b *bucket) reserve(rtt time.Duration) quota.Units {
-	return perSecond(b.demand, 2*rtt) + quota.Token
+	return accrued(b.demand, 2*rtt) + quota.Token
 }
 
 // kept returns the tokens that stay here after a report. Without a rate, nothing completes a fraction of a token: it
@@ -280,22 +280,22 @@ func (b *bucket) kept(rtt time.Duration) quota.Units {
 	return keep
 }
 
-func perSecond(rate quota.Units, d time.Duration) quota.Units {
+func accrued(rate quota.Units, d time.Duration) quota.Units {
 	return quota.Units(quota.MulDiv(int64(rate), int64(d), int64(time.Second)))
 }
 
 // report fills in the key's line of the range's report in progress. Held by b.mu.
 func (b *bucket) report(now quota.Time, rt *route, e *quota.ReportEntry) {
-	b.fill(e, now, rt.term)
+	b.fillEntry(e, now, rt.term)
 	if b.pending != 0 {
 		b.tries++
 	}
 	b.pending = rt.seq
 }
 
-// fill writes the key's line in a report to the leader of that term. For a leader that has not granted yet, the line
+// fillEntry writes the key's line in a report to the leader of that term. For a leader that has not granted yet, the line
 // contains the grants of an earlier one (Learn). Held by b.mu.
-func (b *bucket) fill(e *quota.ReportEntry, now quota.Time, term quota.Term) {
+func (b *bucket) fillEntry(e *quota.ReportEntry, now quota.Time, term quota.Term) {
 	c := b.decidedCounts()
 	held := b.in - b.allocated - c.used // undecided tokens are neither used nor returned yet
 	if b.until != 0 && !b.hasLevel {    // a leader has to report its window first

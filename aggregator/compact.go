@@ -14,7 +14,7 @@ import (
 // that needs the bucket restores it.
 //
 // Records are stored in the order in which their keys were compacted, the longest closed first. A removed record
-// leaves a gap until relay rebuilds its shard.
+// leaves a gap until its shard is rebuilt.
 type compactStore struct {
 	born   quota.Time
 	size   atomic.Int64
@@ -43,7 +43,7 @@ type compactShard struct {
 	compactLog
 	kinds    kinds
 	restored []*bucket // since the last sweep, which checks whether they were opened
-	room     []byte    // buffer for one record
+	buf      []byte    // buffer for one record
 }
 
 // compactLog holds the records of a shard and their index.
@@ -60,8 +60,8 @@ type compactLog struct {
 
 // kind holds the fields that many records share.
 type kind struct {
-	slot *limitEntry
-	as   *quota.Limit // bucket.as
+	entry *limitEntry
+	as    *quota.Limit // bucket.as
 }
 
 // kinds numbers the kinds and counts the records of each.
@@ -123,8 +123,8 @@ func (c *compactStore) put(hash uint64, k kind, key string, closedAt quota.Time,
 	if s.used+1 > len(s.index)*5/8 {
 		s.rebuild(c, nil)
 	}
-	s.room = f.append(beginning(s.room[:0], s.kinds.number(k), key, int64(closedAt-c.born)))
-	s.enter(hash, s.append(s.room))
+	s.buf = f.append(appendRecordStart(s.buf[:0], s.kinds.number(k), key, int64(closedAt-c.born)))
+	s.enter(hash, s.append(s.buf))
 	s.live++
 	c.size.Add(1)
 	return true
@@ -132,8 +132,8 @@ func (c *compactStore) put(hash uint64, k kind, key string, closedAt quota.Time,
 
 func (c *compactStore) closedAt(r *record) quota.Time { return c.born + quota.Time(r.since) }
 
-// beginning writes a record up to the packed state. It leaves the head to append.
-func beginning[K string | []byte](to []byte, kind int, key K, since int64) []byte {
+// appendRecordStart writes a record up to the packed state. It leaves the head to append.
+func appendRecordStart[K string | []byte](to []byte, kind int, key K, since int64) []byte {
 	to = binary.AppendUvarint(append(to, 0, 0), uint64(kind))
 	to = append(binary.AppendUvarint(to, uint64(len(key))), key...)
 	return binary.AppendVarint(to, since)
@@ -205,7 +205,7 @@ func (s *compactShard) find(hash uint64, of *limitEntry, key string) (int, recor
 		}
 		at := int(e&(1<<placeBits-1)) * placeUnit
 		r := s.record(at, int(binary.LittleEndian.Uint16(s.bytes(at)))*placeUnit)
-		if s.kinds.list[r.kind].slot == of && string(r.key) == key {
+		if s.kinds.list[r.kind].entry == of && string(r.key) == key {
 			return i & mask, r, true
 		}
 	}
@@ -274,8 +274,8 @@ func (c *compactStore) remove(s *compactShard, i int, r *record) {
 	c.size.Add(-1)
 }
 
-// tidy rebuilds the shard if gaps, or an index that is too large, take much memory.
-func (s *compactShard) tidy(c *compactStore) {
+// rebuildIfSparse rebuilds the shard if gaps, or an index that is too large, take much memory.
+func (s *compactShard) rebuildIfSparse(c *compactStore) {
 	if s.gaps > chunkBytes && s.gaps > s.end/6 || len(s.index) > leastIndex && s.live < len(s.index)/8 {
 		s.rebuild(c, nil)
 	}
@@ -294,7 +294,7 @@ func (s *compactShard) rebuild(c *compactStore, edit func(r *record, rec []byte)
 		if old.looked == r.at {
 			s.looked = s.end
 		}
-		rec, of := old.bytes(r.at)[:r.size], s.kinds.list[r.kind].slot
+		rec, of := old.bytes(r.at)[:r.size], s.kinds.list[r.kind].entry
 		if edit != nil {
 			rec = edit(&r, rec)
 		}

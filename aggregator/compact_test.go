@@ -273,14 +273,14 @@ func (p *pair) compare() {
 	for i := range a.table.compact.shards {
 		s := &a.table.compact.shards[i]
 		for r, ok := s.next(0); ok; r, ok = s.next(r.at + r.size) {
-			b := &bucket{entry: s.kinds.list[r.kind].slot, key: string(r.key)}
+			b := &bucket{entry: s.kinds.list[r.kind].entry, key: string(r.key)}
 			b.entryPtr.Store(&hotEntry{})
 			s.restore(&a.table.compact, &r, b)
 			all[0][quota.Key{LimitName: b.entry.name, Key: b.key}] = b
 		}
 	}
 	for i, a := range p.both {
-		for _, s := range a.slots() {
+		for _, s := range a.entries() {
 			s.keys.Range(func(b *bucket) { all[i][quota.Key{LimitName: s.name, Key: b.key}] = b })
 		}
 	}
@@ -388,7 +388,7 @@ func TestCold(t *testing.T) {
 		}
 		if i%100 == 0 {
 			for s := range c.shards {
-				c.shards[s].tidy(c)
+				c.shards[s].rebuildIfSparse(c)
 				c.shards[s].takeRestored()
 			}
 		}
@@ -400,7 +400,7 @@ func TestCold(t *testing.T) {
 			t.Errorf("%d bytes of gaps in %d", s.gaps, s.end)
 		}
 		for r, ok := s.next(0); ok; r, ok = s.next(r.at + r.size) {
-			got[name{s.kinds.list[r.kind].slot, string(r.key)}] = c.closedAt(&r)
+			got[name{s.kinds.list[r.kind].entry, string(r.key)}] = c.closedAt(&r)
 		}
 	}
 	if !maps.Equal(got, all) || c.size.Load() != int64(len(all)) {

@@ -46,7 +46,7 @@ func (a *Aggregator) sweepShard(now quota.Time, s *compactShard) {
 	if s.looked = r.at; !ok {
 		s.looked = 0
 	}
-	s.tidy(c)
+	s.rebuildIfSparse(c)
 }
 
 // goneKeys lists dropped keys for Config.Removed, if that is set.
@@ -59,9 +59,9 @@ func (t *table) notifyRemoved(gone goneKeys) {
 	}
 }
 
-// forgotten gives back the place of a key and adds the key to gone.
-func (t *table) forgotten(of *limitEntry, key []byte, gone *goneKeys) {
-	t.leave(of, string(key))
+// forgetKey gives back the place of a key and adds the key to gone.
+func (t *table) forgetKey(of *limitEntry, key []byte, gone *goneKeys) {
+	t.givePlace(of, string(key))
 	if t.removed != nil {
 		*gone = append(*gone, quota.Key{LimitName: of.name, Key: string(key)})
 	}
@@ -70,13 +70,13 @@ func (t *table) forgotten(of *limitEntry, key []byte, gone *goneKeys) {
 // compactDone reports whether a compact key may be dropped.
 func (a *Aggregator) compactDone(now quota.Time, s *compactShard, r *record) bool {
 	l := s.kinds.list[r.kind].as
-	return now.Sub(a.table.compact.closedAt(r)) >= a.idleFor(l) && a.look(s, r).full(now)
+	return now.Sub(a.table.compact.closedAt(r)) >= a.idleFor(l) && a.unpackRecord(s, r).full(now)
 }
 
-// look restores a compact key into a scratch bucket, for reading. There is one at a time.
-func (a *Aggregator) look(s *compactShard, r *record) *bucket {
+// unpackRecord restores a compact key into the scratch bucket, for reading: the next call overwrites it.
+func (a *Aggregator) unpackRecord(s *compactShard, r *record) *bucket {
 	b, k := a.scratch, s.kinds.list[r.kind]
-	b.state, b.entry = state{}, k.slot
+	b.state, b.entry = state{}, k.entry
 	b.own.Store(k.as)
 	b.hot().held.Store(0)
 	s.restore(&a.table.compact, r, b)
@@ -84,8 +84,8 @@ func (a *Aggregator) look(s *compactShard, r *record) *bucket {
 }
 
 func (a *Aggregator) dropCompact(s *compactShard, r *record, gone *goneKeys) {
-	of := s.kinds.list[r.kind].slot
-	a.table.forgotten(of, r.key, gone)
+	of := s.kinds.list[r.kind].entry
+	a.table.forgetKey(of, r.key, gone)
 	a.table.compact.remove(s, s.entryOf(of.keys.hashBytes(r.key), r.at), r)
 }
 
@@ -99,7 +99,7 @@ func (s *compactLog) entryOf(hash uint64, at int) int {
 	return i
 }
 
-// makeRoom drops the keys that have been closed longest, of limits that crowd, while the table is nearly full.
+// makeRoom drops the keys that have been closed longest, of limits that use their shares, while the table is nearly full.
 func (a *Aggregator) makeRoom() {
 	if !a.tight() || a.table.compact.size.Load() == 0 {
 		return
@@ -142,7 +142,7 @@ func (a *Aggregator) findOldest(shard, at int, drop bool) oldest {
 		r, ok = s.next(r.at + r.size)
 	}
 	for ok {
-		if s.kinds.list[r.kind].slot.crowds() {
+		if s.kinds.list[r.kind].entry.usesItsShare() {
 			return oldest{r.at, r.since}
 		}
 		r, ok = s.next(r.at + r.size)
@@ -168,28 +168,28 @@ func (a *Aggregator) relimitShard(now quota.Time, s *compactShard) {
 	}
 	s.rebuild(&a.table.compact, func(r *record, rec []byte) []byte {
 		k := s.kinds.list[r.kind]
-		if k.slot.gone.Load() {
+		if k.entry.gone.Load() {
 			s.kinds.release(r.kind)
-			a.table.forgotten(k.slot, r.key, &gone)
+			a.table.forgetKey(k.entry, r.key, &gone)
 			return nil
 		}
-		l := quota.Effective(k.slot.rule.Load().limit, a.table.overrides, string(r.key))
-		if l == k.as || k.slot.name.IsInline() {
+		l := quota.Effective(k.entry.rule.Load().limit, a.table.overrides, string(r.key))
+		if l == k.as || k.entry.name.IsInline() {
 			return rec
 		}
-		n := s.kinds.number(kind{k.slot, l})
-		to := beginning(s.room[:0], n, r.key, r.since)
+		n := s.kinds.number(kind{k.entry, l})
+		to := appendRecordStart(s.buf[:0], n, r.key, r.since)
 		if k.as.First() == l.First() {
 			to = append(to, r.packed...)
 		} else {
-			b := a.look(s, r)
+			b := a.unpackRecord(s, r)
 			b.own.Store(l)
 			b.roll(now, l)
 			f := b.compact(now)
 			to = f.append(to)
 		}
 		s.kinds.release(r.kind)
-		s.room = to
+		s.buf = to
 		return to
 	})
 }

@@ -19,9 +19,9 @@ type attempt struct {
 	alone    bool
 	several  bool // other counters may refuse the call
 	waits    bool // the bucket's want includes the cost already
-	answered bool // is holds the leader's answer
+	answered bool // answer holds the leader's answer
 	decided  bool // the leader's answer was the decision
-	is       quota.Answer
+	answer   quota.Answer
 
 	need       Need
 	firstGrant bool // it is the first grant
@@ -45,12 +45,12 @@ func (a *Aggregator) counter(clock Clock, c *Call, q *quota.Request, s *limitEnt
 	t.waits = c.waits == t.key
 	an := c.answered(t.key, t.cost)
 	if an != nil {
-		t.is, t.answered = an.is, true
+		t.answer, t.answered = an.answer, true
 	}
 	d := a.charge(clock, &t, s)
 	if an != nil {
 		an.used, an.by = t.decided, q
-		an.void = !t.decided && !an.is.Allowed && an.is.Why != quota.WhyNoLimit
+		an.void = !t.decided && !an.answer.Allowed && an.answer.Why != quota.WhyNoLimit
 	}
 	if t.need != Nothing {
 		if c.Need == Nothing {
@@ -64,7 +64,7 @@ func (a *Aggregator) counter(clock Clock, c *Call, q *quota.Request, s *limitEnt
 	if t.taken.b != nil {
 		c.taken = append(c.taken, t.taken)
 	}
-	if t.window.slot != nil {
+	if t.window.entry != nil {
 		c.windows = append(c.windows, t.window)
 	}
 	if t.refused.cost > 0 {
@@ -77,7 +77,7 @@ func (a *Aggregator) counter(clock Clock, c *Call, q *quota.Request, s *limitEnt
 func (a *Aggregator) charge(clock Clock, t *attempt, s *limitEntry) quota.Decision {
 	for {
 		if s.gone.Load() {
-			if s = a.table.inline.again(s); s == nil {
+			if s = a.table.inline.successor(s); s == nil {
 				return quota.Decision{Why: quota.WhyNoLimit}
 			}
 			t.at = nil
@@ -122,7 +122,7 @@ func (a *Aggregator) decide(clock Clock, t *attempt, b *bucket) (quota.Decision,
 	return d, true
 }
 
-// takeLocked takes the cost if enough is held. With the lock held, no report is made between that and took.
+// takeLocked takes the cost if enough is held. With the lock held, no report is made between that and recordTaken.
 func (b *bucket) takeLocked(t *attempt, urgent *stack) bool {
 	if quota.Units(b.hot().held.Load()) < t.cost {
 		return false
@@ -132,17 +132,17 @@ func (b *bucket) takeLocked(t *attempt, urgent *stack) bool {
 	if b.dead || !b.take(int64(t.cost), urgent) {
 		return false
 	}
-	t.took(b, 0)
+	t.recordTaken(b, 0)
 	return true
 }
 
-// took notes a charge of b, which is locked. beyond is the part that was not held.
-func (t *attempt) took(b *bucket, beyond quota.Units) {
+// recordTaken notes a charge of b, which is locked. beyond is the part that was not held.
+func (t *attempt) recordTaken(b *bucket, beyond quota.Units) {
 	t.taken = taken{b: b, cost: t.cost, win: b.win, void: b.voids, left: b.left}
 	if t.several {
 		b.undecided += t.cost
 	}
-	b.note()
+	b.writeSlot()
 	if b.limit().Kind == quota.Concurrency {
 		b.inFlight += t.cost
 		b.beyond += beyond
@@ -152,7 +152,7 @@ func (t *attempt) took(b *bucket, beyond quota.Units) {
 // decideSlow decides with b locked.
 func (a *Aggregator) decideSlow(now quota.Time, t *attempt, b *bucket, l *quota.Limit) quota.Decision {
 	cost := t.cost
-	if t.answered && t.is.Why == quota.WhyNoLimit { // the leader has no room for the key, or other limits
+	if t.answered && t.answer.Why == quota.WhyNoLimit { // the leader has no room for the key, or other limits
 		t.answered, t.alone = false, true
 	}
 	if l.MayAsk() {
@@ -175,7 +175,7 @@ func (a *Aggregator) decideSlow(now quota.Time, t *attempt, b *bucket, l *quota.
 	}
 	if b.take(int64(cost), &a.urgent) {
 		est := b.estimate(now, l, cut)
-		t.took(b, 0)
+		t.recordTaken(b, 0)
 		return b.decided(now, l, quota.WhyHeld, true, est, cost)
 	}
 	est := b.estimate(now, l, cut)
@@ -183,7 +183,7 @@ func (a *Aggregator) decideSlow(now quota.Time, t *attempt, b *bucket, l *quota.
 		if !cut && b.staysCalm(now, l, est, cost, a.cfg.Sync, a.nodes()*max(1, int(a.peers.Load()))) {
 			return b.overdraw(now, t, l, quota.WhyEstimate, est)
 		}
-		a.urge(b)
+		a.markUrgent(b)
 	}
 	wanted := b.want
 	b.want = max(b.want, min(cost, l.BurstUnits()))
@@ -192,7 +192,7 @@ func (a *Aggregator) decideSlow(now quota.Time, t *attempt, b *bucket, l *quota.
 		covers = est.Plus(b.presumed)
 	}
 	if covers >= cost && !(b.grantedNothing && b.asks(l)) {
-		a.urge(b) // the cluster has tokens: request them
+		a.markUrgent(b) // the cluster has tokens: request them
 	}
 	if cut {
 		return a.decideAlone(now, t, b, l, est)
@@ -219,7 +219,7 @@ func (a *Aggregator) decideOpen(now quota.Time, t *attempt, b *bucket, l *quota.
 		}
 		if est < cost || l.MayAsk() {
 			t.waits = true
-			a.urge(b)
+			a.markUrgent(b)
 		}
 		t.need = Grant
 		return b.decided(now, l, quota.WhyNotHeld, false, est, cost)
@@ -271,7 +271,7 @@ func (a *Aggregator) decideSoft(now quota.Time, t *attempt, b *bucket, l *quota.
 		}
 		t.waits = true
 		t.need = Grant
-		a.urge(b)
+		a.markUrgent(b)
 		return b.decided(now, l, quota.WhyNotHeld, false, est, cost)
 	}
 	switch {
@@ -281,7 +281,7 @@ func (a *Aggregator) decideSoft(now quota.Time, t *attempt, b *bucket, l *quota.
 	case est >= cost:
 		if !b.largeOverdraft && b.over-b.ackedOver+beyond > max(b.part(l, a.nodes()), minUrgentOverdraft) {
 			b.largeOverdraft = true
-			a.urge(b)
+			a.markUrgent(b)
 			a.urgent.wake.Store(true) // it may be in the queue for a later moment
 		}
 		return b.overdraw(now, t, l, quota.WhyEstimate, est)
@@ -359,7 +359,7 @@ func (b *bucket) overdraw(now quota.Time, t *attempt, l *quota.Limit, why quota.
 		b.over, b.overCutOff = b.over.Count(beyond), b.overCutOff.Count(beyond)
 	}
 	b.est, b.estUsed = b.est.Plus(-cost), b.estUsed.Plus(cost)
-	t.took(b, beyond)
+	t.recordTaken(b, beyond)
 	return b.decided(now, l, why, true, est-cost, cost)
 }
 
@@ -373,7 +373,7 @@ func (a *Aggregator) peek(now quota.Time, t *attempt, b *bucket, l *quota.Limit,
 	}
 	if !cut && !t.final && (!b.hasLevel || now.Sub(b.levelAt) > a.cfg.Sync) { // the level may be outdated
 		b.wantsLevel = true
-		a.urge(b)
+		a.markUrgent(b)
 		switch {
 		case b.asks(l) && !held && a.mayAsk(now, t, b, l):
 			return a.askLeader(t, b, l)
@@ -424,7 +424,7 @@ func (a *Aggregator) decidedByLeader(now quota.Time, t *attempt, b *bucket, l *q
 	if !t.answered {
 		return quota.Decision{}, false
 	}
-	an := &t.is
+	an := &t.answer
 	if b.phase == closed {
 		a.openBucket(now, b, l)
 	}

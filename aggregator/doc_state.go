@@ -3,7 +3,7 @@
 // processor, by group (written by TestStateTable):
 //
 //	bucket           96  entryPtr deny entry key own rng asked next due repeated mu
-//	refState         40  as cancelled local place
+//	refState         40  as cancelled local slot
 //	openState        56  phase dead recalled left ref term epoch opened closedAt lastUse openIdx
 //	countState       96  in over unpaid charged overCutOff refused refunded undecided returned unconfirmed tallied
 //	allocationState   24  allocated unbacked voids

@@ -36,7 +36,7 @@ func (a *Aggregator) Refused(clock Clock, k quota.Key, cost int64, retry time.Du
 	if s == nil || cost <= 0 || retry <= 0 || len(s.rule.Load().charges) != 1 {
 		return
 	}
-	b := a.table.known(s, key)
+	b := a.table.lookup(s, key)
 	if b == nil {
 		return
 	}
@@ -57,7 +57,7 @@ func (a *Aggregator) Miss(clock Clock, k quota.Key, cost int64) {
 	}
 	for _, c := range s.rule.Load().charges {
 		if c.up == 0 && !c.floor {
-			a.miss(clock, c.slot, key, quota.FromTokens(cost))
+			a.miss(clock, c.entry, key, quota.FromTokens(cost))
 		}
 	}
 }
@@ -95,7 +95,7 @@ func (a *Aggregator) Standing(clock Clock, k quota.Key) quota.Standing {
 		Shadow: l.Enforcement != quota.Enforce || !inFraction(l, key), Nodes: a.nodes(),
 	}
 	at := slowest(r, s)
-	b := a.table.known(at, key)
+	b := a.table.lookup(at, key)
 	if b == nil {
 		if at != s {
 			st.Tier = at.rule.Load().limit.First()
@@ -125,8 +125,8 @@ func slowest(r *rule, s *limitEntry) *limitEntry {
 		if c.up > 0 || c.floor {
 			continue
 		}
-		if c.slot.rule.Load().limit.Rate.PerSecond() < at.rule.Load().limit.Rate.PerSecond() {
-			at = c.slot
+		if c.entry.rule.Load().limit.Rate.PerSecond() < at.rule.Load().limit.Rate.PerSecond() {
+			at = c.entry
 		}
 	}
 	return at

@@ -91,5 +91,5 @@ func TestFloodOfManyLimits(t *testing.T) {
 // bucketOf returns the bucket of a key, or nil.
 func (r *rig) bucketOf(n quota.LimitName, key string) *bucket {
 	s := r.table.find(n)
-	return r.table.known(s, key)
+	return r.table.lookup(s, key)
 }

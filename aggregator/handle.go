@@ -25,7 +25,7 @@ type cachedPlace struct {
 // tokens that are gone.
 func (h *Handle) Take(cost int64) bool {
 	p := h.at.Load()
-	return p != nil && p.slots == p.of.table.slots.Load() && p.line.pay(cost, p.b, &p.of.urgent)
+	return p != nil && p.slots == p.of.table.entries.Load() && p.line.pay(cost, p.b, &p.of.urgent)
 }
 
 // Refuses reports whether the cost certainly cannot pass, and counts it as refused if so: it was just refused, the
@@ -34,12 +34,12 @@ func (h *Handle) Take(cost int64) bool {
 // refusal is repeated for that much longer. False decides nothing.
 func (h *Handle) Refuses(clock Clock, cost int64) bool {
 	p := h.at.Load()
-	return p != nil && p.slots == p.of.table.slots.Load() && cost > 0 && cost <= quota.MaxTokens && p.b.denies(clock, quota.FromTokens(cost))
+	return p != nil && p.slots == p.of.table.entries.Load() && cost > 0 && cost <= quota.MaxTokens && p.b.denies(clock, quota.FromTokens(cost))
 }
 
 // Find looks up a key's bucket for a handle, after Take has failed and the key was decided. The limit need not exist.
 func (a *Aggregator) Find(h *Handle, n quota.LimitName, key string) {
-	slots := a.table.slots.Load()
+	slots := a.table.entries.Load()
 	s, key := a.table.resolve(n, key)
 	if s == nil || !s.rule.Load().simple {
 		h.Forget()
@@ -75,7 +75,7 @@ type cachedLimit struct {
 // Take is Handle.Take for one of the keys, without lock, clock or allocation.
 func (h *LimitHandle) Take(key string, cost int64) bool {
 	p := h.at.Load()
-	if p == nil || p.slots != p.of.table.slots.Load() {
+	if p == nil || p.slots != p.of.table.entries.Load() {
 		return false
 	}
 	l, b := p.keys.find(key)
@@ -85,7 +85,7 @@ func (h *LimitHandle) Take(key string, cost int64) bool {
 // FindLimit looks up a limit for a handle, after Take has failed and a key was decided. The limit need not exist. It
 // does not find limits that change the names of their keys, or that charge more than one counter.
 func (a *Aggregator) FindLimit(h *LimitHandle, n quota.LimitName) {
-	slots := a.table.slots.Load()
+	slots := a.table.entries.Load()
 	s, key := a.table.resolve(n, "")
 	if s == nil || key != "" || !s.rule.Load().simple {
 		h.Forget()

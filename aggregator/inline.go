@@ -18,17 +18,17 @@ const maxInline = 10_000
 // An entry that a caller brought along (Aggregator.Bring) counts for its owner, as long as any caller uses it.
 // Other entries, such as those of the rules in a node's own files, count for nobody: only the total bounds them.
 type inline struct {
-	slots *xsync.Map[quota.LimitName, *limitEntry]
-	room  *fairshare.Pool // a place for each entry, shared among owners
-	fair  atomic.Int64    // their common share of the table, in keys
-	keys  atomic.Int64    // their keys
+	entries *xsync.Map[quota.LimitName, *limitEntry]
+	places  *fairshare.Pool // a place for each entry, shared among owners
+	fair    atomic.Int64    // their common share of the table, in keys
+	keys    atomic.Int64    // their keys
 }
 
 // nobody is the owner of entries that no caller brought along.
 const nobody = ""
 
 func newInline() inline {
-	return inline{slots: xsync.NewMap[quota.LimitName, *limitEntry](), room: fairshare.NewPerFree(maxInline)}
+	return inline{entries: xsync.NewMap[quota.LimitName, *limitEntry](), places: fairshare.NewPerFree(maxInline)}
 }
 
 // Bring makes room for the inline limit of a request, out of the share of its owner. Where it returns false, without
@@ -38,21 +38,21 @@ func (a *Aggregator) Bring(n quota.LimitName, owner string) bool {
 	if owner == nobody {
 		owner = n.Namespace
 	}
-	return a.table.inline.slot(n, owner) != nil
+	return a.table.inline.findOrAdd(n, owner) != nil
 }
 
 func (t *inline) find(n quota.LimitName) *limitEntry {
 	if !n.IsInline() {
 		return nil
 	}
-	s, _ := t.slots.Load(n)
+	s, _ := t.entries.Load(n)
 	return s
 }
 
-// slot returns the limit entry of a name, and makes it if there is room; nil without room, or if the name encodes no
+// findOrAdd returns the limit entry of a name, and makes it if there is room; nil without room, or if the name encodes no
 // limit.
-func (t *inline) slot(n quota.LimitName, owner string) *limitEntry {
-	if s, ok := t.slots.Load(n); ok {
+func (t *inline) findOrAdd(n quota.LimitName, owner string) *limitEntry {
+	if s, ok := t.entries.Load(n); ok {
 		s.used.Store(true)
 		return s
 	}
@@ -60,16 +60,16 @@ func (t *inline) slot(n quota.LimitName, owner string) *limitEntry {
 	if err != nil {
 		return nil
 	}
-	if t.room.Take(owner, 1) != fairshare.NotFull {
+	if t.places.Take(owner, 1) != fairshare.NotFull {
 		return nil
 	}
 	s := newLimitEntry(n)
 	s.all, s.owner = &t.keys, owner
 	s.fair.Store(t.fair.Load())
-	s.rule.Store(&rule{limit: l, charges: []charge{{slot: s}}, simple: plain(l)})
+	s.rule.Store(&rule{limit: l, charges: []charge{{entry: s}}, simple: plain(l)})
 	s.used.Store(true)
-	if there, loaded := t.slots.LoadOrStore(n, s); loaded {
-		t.room.Give(owner, 1)
+	if there, loaded := t.entries.LoadOrStore(n, s); loaded {
+		t.places.Give(owner, 1)
 		return there
 	}
 	return s
@@ -77,20 +77,20 @@ func (t *inline) slot(n quota.LimitName, owner string) *limitEntry {
 
 // sweep drops limit entries that are not used.
 func (t *inline) sweep() {
-	t.slots.Range(func(n quota.LimitName, s *limitEntry) bool {
+	t.entries.Range(func(n quota.LimitName, s *limitEntry) bool {
 		if !s.used.Swap(false) && s.size.Load() == 0 {
 			s.gone.Store(true)
-			t.slots.Delete(n)
-			t.room.Give(s.owner, 1)
+			t.entries.Delete(n)
+			t.places.Give(s.owner, 1)
 		}
 		return true
 	})
 }
 
-// again returns the successor of a limit entry that was dropped just before its use; nil if its limit was removed.
-func (t *inline) again(s *limitEntry) *limitEntry {
+// successor returns the successor of a limit entry that was dropped just before its use; nil if its limit was removed.
+func (t *inline) successor(s *limitEntry) *limitEntry {
 	if !s.name.IsInline() {
 		return nil
 	}
-	return t.slot(s.name, s.owner)
+	return t.findOrAdd(s.name, s.owner)
 }

@@ -38,7 +38,7 @@ func TestInline(t *testing.T) {
 	}
 	a.Sweep(now)
 	a.Sweep(now)
-	if n := a.table.inline.slots.Size(); n != 1 { // it has a key
+	if n := a.table.inline.entries.Size(); n != 1 { // it has a key
 		t.Errorf("%d inline limits are left when nobody asks; want 1", n)
 	}
 }
@@ -98,7 +98,7 @@ func TestInlineShares(t *testing.T) {
 			for range 2 {
 				a.Sweep(now)
 			}
-			if n, left := in.room.Held(), in.slots.Size(); n != int64(free) || left != free {
+			if n, left := in.places.Held(), in.entries.Size(); n != int64(free) || left != free {
 				t.Errorf("%d places are held, %d limits are left; want %d, those with keys", n, left, free)
 			}
 		})
@@ -118,7 +118,7 @@ func TestInlineOwnerKeepsPlace(t *testing.T) {
 		if !a.Bring(n, "ann") || !a.Bring(n, "bob") {
 			t.Fatal("there is no room")
 		}
-		if held := a.table.inline.room.Held(); held != 1 {
+		if held := a.table.inline.places.Held(); held != 1 {
 			t.Fatalf("%d places for one limit", held)
 		}
 		if s := a.table.inline.find(n); s.owner != "ann" {
@@ -127,10 +127,10 @@ func TestInlineOwnerKeepsPlace(t *testing.T) {
 		a.Sweep(now)
 	}
 	a.Sweep(now)
-	if held := a.table.inline.room.Held(); held != 0 {
+	if held := a.table.inline.places.Held(); held != 0 {
 		t.Errorf("%d places are held when nobody asks", held)
 	}
-	if a.Bring(quota.LimitName{Namespace: "guests", Limit: "@inline.nonsense"}, "ann") || a.table.inline.room.Held() != 0 {
+	if a.Bring(quota.LimitName{Namespace: "guests", Limit: "@inline.nonsense"}, "ann") || a.table.inline.places.Held() != 0 {
 		t.Error("a name that is no limit has a place")
 	}
 }

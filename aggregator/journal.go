@@ -33,21 +33,21 @@ type JournalSlot interface {
 func (a *Aggregator) openSlot(b *bucket, l *quota.Limit) {
 	b.closeSlot()
 	if a.cfg.Journal != nil && l.Endures() {
-		b.place = a.cfg.Journal.Slot(quota.Key{LimitName: b.entry.name, Key: b.key}, b.epoch)
+		b.slot = a.cfg.Journal.Slot(quota.Key{LimitName: b.entry.name, Key: b.key}, b.epoch)
 	}
 }
 
 func (b *bucket) closeSlot() {
-	if b.place != nil {
-		b.place.Free()
-		b.place = nil
+	if b.slot != nil {
+		b.slot.Free()
+		b.slot = nil
 	}
 }
 
-// note writes the key's counts to its journal slot. Held tokens may be taken without the lock at any moment, except
+// writeSlot writes the key's counts to its journal slot. Held tokens may be taken without the lock at any moment, except
 // for kinds with windows: so they count as used. Held by b.mu.
-func (b *bucket) note() {
-	if b.place == nil {
+func (b *bucket) writeSlot() {
+	if b.slot == nil {
 		return
 	}
 	total := b.in
@@ -61,7 +61,7 @@ func (b *bucket) note() {
 	if b.until == 0 {
 		win = 0
 	}
-	b.place.Set(quota.Counts{Total: min(total.Plus(b.over), quota.Most), Saved: b.saved, Before: b.before, Back: b.refunded, Window: win})
+	b.slot.Set(quota.Counts{Total: min(total.Plus(b.over), quota.Most), Saved: b.saved, Before: b.before, Back: b.refunded, Window: win})
 }
 
 // windowed reports whether held tokens are taken only under the lock.

@@ -20,19 +20,19 @@ func (a *Aggregator) Leave(now quota.Time, r quota.RangeID) []quota.Report {
 		}
 		b.unlock()
 	}
-	room, first := &Buffer{}, rt.seq+1
-	room.reset(len(a.ranges))
+	buf, first := &Buffer{}, rt.seq+1
+	buf.reset(len(a.ranges))
 	for _, b := range rt.open {
-		a.leave(now, b, rt.term, room)
+		a.leave(now, b, rt.term, buf)
 	}
-	a.finish(now, r, room, first)
+	a.finish(now, r, buf, first)
 	rt.leader, rt.needsFull, rt.full, rt.asked = "", false, fullReport{}, 0
 	a.LeaderLost(now, r)
-	return room.reports
+	return buf.reports
 }
 
 // leave writes the last entry of a key and starts its next epoch, because no answer will arrive.
-func (a *Aggregator) leave(now quota.Time, b *bucket, term quota.Term, room *Buffer) {
+func (a *Aggregator) leave(now quota.Time, b *bucket, term quota.Term, buf *Buffer) {
 	b.lock()
 	defer b.unlock()
 	l, want := b.limit(), b.want
@@ -44,8 +44,8 @@ func (a *Aggregator) leave(now quota.Time, b *bucket, term quota.Term, room *Buf
 	if l.Ceiling == quota.Hard { // others may spend at once what is returned: calls that are under way count as use
 		b.left, b.undecided, b.undecidedBefore = b.left+1, 0, 0
 	}
-	e := a.addLine(now, b, room)
-	b.fill(e, now, term)
+	e := a.addLine(now, b, buf)
+	b.fillEntry(e, now, term)
 	e.Final, e.Learn, e.Want = true, nil, 0
 	others, stale, ceded := b.others, b.stale, b.presumed
 	a.openBucket(now, b, l)

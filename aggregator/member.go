@@ -62,7 +62,8 @@ func (t *fullReport) last() quota.Seq {
 	return t.ends[(t.times-1)%maxFullReports]
 }
 
-func (t *fullReport) again(now quota.Time, end quota.Seq) {
+// recordRepetition records that the full report was sent, or sent again, and that its last part has the number end.
+func (t *fullReport) recordRepetition(now quota.Time, end quota.Seq) {
 	t.ends[t.times%maxFullReports] = end
 	t.times++
 	t.at = now
@@ -109,7 +110,7 @@ func (a *Aggregator) SetLimits(now quota.Time, limits *quota.Limits) {
 // Overridden applies changed overrides to these keys of limits (not of their counters); to all keys if keys is nil.
 func (a *Aggregator) Overridden(now quota.Time, keys []quota.Key) {
 	if keys == nil {
-		for _, s := range a.slots() {
+		for _, s := range a.entries() {
 			s.keys.Range(func(b *bucket) { a.relimit(now, b) })
 		}
 		a.relimitCompact(now)
@@ -123,15 +124,15 @@ func (a *Aggregator) Overridden(now quota.Time, keys []quota.Key) {
 			if c.up != 0 {
 				continue
 			}
-			if b := a.table.known(c.slot, k.Key); b != nil {
+			if b := a.table.lookup(c.entry, k.Key); b != nil {
 				a.relimit(now, b)
 			}
 		}
 	}
 }
 
-func (a *Aggregator) slots() map[quota.LimitName]*limitEntry {
-	if m := a.table.slots.Load(); m != nil {
+func (a *Aggregator) entries() map[quota.LimitName]*limitEntry {
+	if m := a.table.entries.Load(); m != nil {
 		return *m
 	}
 	return nil

@@ -62,7 +62,7 @@ const (
 // of it. Held by b.mu.
 func (b *bucket) atRest() bool {
 	return b.phase == closed && !b.dead && b.due == 0 && !b.asked.Load() && b.openIdx == 0 &&
-		b.inFlight == 0 && b.allocated == 0 && b.rate == 0 && !b.cancelled.any() && b.place == nil && b.local == nil && b.as != nil
+		b.inFlight == 0 && b.allocated == 0 && b.rate == 0 && !b.cancelled.any() && b.slot == nil && b.local == nil && b.as != nil
 }
 
 // compact returns the packed state of a bucket that is at rest. Held by b.mu.

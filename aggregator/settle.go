@@ -31,7 +31,7 @@ func (a *Aggregator) Charge(clock Clock, n quota.LimitName, key string, used int
 func (a *Aggregator) bookAll(clock Clock, r *rule, key string, used int64) int64 {
 	for _, c := range r.charges {
 		if c.up == 0 && !c.floor {
-			used = min(used, a.owable(clock, c.slot, key))
+			used = min(used, a.owable(clock, c.entry, key))
 		}
 	}
 	for _, c := range r.charges {
@@ -40,10 +40,10 @@ func (a *Aggregator) bookAll(clock Clock, r *rule, key string, used int64) int64
 		case c.floor:
 			continue
 		case c.up > 0:
-			booked = min(used, a.owable(clock, c.slot, at))
+			booked = min(used, a.owable(clock, c.entry, at))
 		}
 		if booked > 0 {
-			a.force(clock, c.slot, at, quota.FromTokens(booked), nil)
+			a.forceCharge(clock, c.entry, at, quota.FromTokens(booked), nil)
 		}
 	}
 	return used
@@ -66,16 +66,16 @@ func (a *Aggregator) owable(clock Clock, s *limitEntry, key string) int64 {
 	return max(0, est.Plus(l.OwedUnits()).Tokens())
 }
 
-// force charges a counter even beyond its level. It returns the bucket and the level before; nil without room for the
+// forceCharge charges a counter even beyond its level. It returns the bucket and the level before; nil without room for the
 // key.
-func (a *Aggregator) force(clock Clock, s *limitEntry, key string, cost quota.Units, c *Call) (*bucket, quota.Units) {
+func (a *Aggregator) forceCharge(clock Clock, s *limitEntry, key string, cost quota.Units, c *Call) (*bucket, quota.Units) {
 	for {
 		b := a.table.bucketOrOverflow(s, key, false)
 		if b == nil || s.gone.Load() {
 			return nil, 0
 		}
 		t := attempt{cost: cost, several: c != nil}
-		if was, ok := a.forceBucket(clock(), b, &t); ok {
+		if was, ok := a.forceChargeBucket(clock(), b, &t); ok {
 			if c != nil {
 				c.taken = append(c.taken, t.taken)
 			}
@@ -84,7 +84,7 @@ func (a *Aggregator) force(clock Clock, s *limitEntry, key string, cost quota.Un
 	}
 }
 
-func (a *Aggregator) forceBucket(now quota.Time, b *bucket, t *attempt) (was quota.Units, ok bool) {
+func (a *Aggregator) forceChargeBucket(now quota.Time, b *bucket, t *attempt) (was quota.Units, ok bool) {
 	cost := t.cost
 	b.lock()
 	defer b.unlock()
@@ -104,9 +104,9 @@ func (a *Aggregator) forceBucket(now quota.Time, b *bucket, t *attempt) (was quo
 		b.overdrawn(beyond)
 		b.charged = b.charged.Count(beyond)
 		b.est, b.estUsed = b.est.Plus(-cost), b.estUsed.Plus(cost)
-		a.urge(b)
+		a.markUrgent(b)
 	}
-	t.took(b, beyond)
+	t.recordTaken(b, beyond)
 	return was, true
 }
 
@@ -126,7 +126,7 @@ type Taken struct {
 
 // takenIn is the window of one counter.
 type takenIn struct {
-	slot  *limitEntry
+	entry *limitEntry
 	key   string
 	start quota.Time // on the leader's clock
 }
@@ -160,7 +160,7 @@ func (a *Aggregator) refundAll(clock Clock, n quota.LimitName, key string, cost 
 	}
 	for _, c := range r.charges {
 		if !c.floor && cost > 0 && l.Kind != quota.Concurrency {
-			a.refund(clock, quota.Key{LimitName: c.slot.name, Key: quota.ParentKey(key, c.up)}, quota.FromTokens(cost), taken)
+			a.refund(clock, quota.Key{LimitName: c.entry.name, Key: quota.ParentKey(key, c.up)}, quota.FromTokens(cost), taken)
 		}
 	}
 	return a.checkNow(clock, n, key, 0)
@@ -194,9 +194,9 @@ func (a *Aggregator) refund(clock Clock, k quota.Key, cost quota.Units, taken *T
 		cost = min(cost, max(0, l.BurstUnits()-est-b.presumed)) // a full level gains nothing, not even later
 	}
 	b.refunded = b.refunded.Count(cost)
-	b.note()
+	b.writeSlot()
 	b.estimate(now, l, b.cutOff(now, a.cfg.Lease))
-	a.urge(b)
+	a.markUrgent(b)
 }
 
 // windowContinues reports whether the window in which a request was charged continues. If that is uncertain, it does not
@@ -207,7 +207,7 @@ func (b *bucket) windowContinues(l *quota.Limit, taken *Taken) bool {
 		return true
 	}
 	for _, w := range taken.windows {
-		if w.slot == b.entry && w.key == b.key && b.sameWindow(l, w.start) {
+		if w.entry == b.entry && w.key == b.key && b.sameWindow(l, w.start) {
 			return true
 		}
 	}
@@ -248,5 +248,5 @@ func (a *Aggregator) Release(clock Clock, n quota.LimitName, key string, count i
 	if b.phase == open && now < b.lease {
 		b.addHeld(u - paid)
 	}
-	a.urge(b)
+	a.markUrgent(b)
 }

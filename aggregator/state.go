@@ -39,7 +39,7 @@ type refState struct {
 	as        *quota.Limit // the limit whose rules the counters follow: b.limit(), unless that has just changed
 	cancelled *cancelled
 	local     *localBucket // state of the limit's when_cut_off policy, while cut off
-	place     JournalSlot  // slot in which the counts outlive the process, or nil
+	slot      JournalSlot  // slot in which the counts outlive the process, or nil
 }
 
 // openState holds the phase of the key and its epoch.
@@ -246,12 +246,12 @@ func (b *bucket) acknowledgeReturned() {
 func (b *bucket) addHeld(u quota.Units) {
 	if u = min(u, quota.Most-b.in); u > 0 {
 		b.in, b.base = b.in+u, b.base+u
-		if b.place != nil && !b.windowed() {
-			b.note() // before the hot path can take it
+		if b.slot != nil && !b.windowed() {
+			b.writeSlot() // before the hot path can take it
 		}
 		b.hot().held.Add(int64(u))
 		if b.limit().Kind.Windowed() { // only taken under the lock: not used yet
-			b.note()
+			b.writeSlot()
 		}
 	}
 }
@@ -291,7 +291,7 @@ func (b *bucket) returnAbove(u quota.Units) {
 		if b.hot().held.CompareAndSwap(h, int64(u)) {
 			b.countReturned(quota.Units(h) - u)
 			b.base = u + b.allocated + b.undecided
-			b.note()
+			b.writeSlot()
 			return
 		}
 	}
@@ -346,7 +346,7 @@ func (b *bucket) advanceEst(now quota.Time, rate quota.Units) {
 		b.est, b.estAt = max(b.est-lost, min(b.est, 0)), at
 	}
 	if b.others > 0 {
-		b.presumed += before.Plus(perSecond(rate, b.estAt.Sub(since))) - b.est
+		b.presumed += before.Plus(accrued(rate, b.estAt.Sub(since))) - b.est
 	}
 }
 
@@ -383,7 +383,7 @@ func (b *bucket) mayGuess(now quota.Time, l *quota.Limit, beyond, est quota.Unit
 	if all := float64(b.demand + b.others); all > 0 {
 		part = max(part, float64(b.demand)/all)
 	}
-	since := perSecond(b.gains(l), max(0, now.Sub(b.levelAt)))
+	since := accrued(b.gains(l), max(0, now.Sub(b.levelAt)))
 	return out+beyond <= b.credit.Plus(quota.RoundUnits(part*float64(since)))
 }
 

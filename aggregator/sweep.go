@@ -66,7 +66,7 @@ func (a *Aggregator) compactIdle(now quota.Time) {
 // sweepIdle drops idle keys that have a bucket.
 func (a *Aggregator) sweepIdle(now quota.Time) {
 	a.idle = slices.DeleteFunc(a.idle, func(e idleBucket) bool {
-		return a.tight() && e.b.entry.crowds() && a.idleDone(now, e, true)
+		return a.tight() && e.b.entry.usesItsShare() && a.idleDone(now, e, true)
 	})
 	n := 0
 	for n < len(a.idle) && a.idleDone(now, a.idle[n], false) {
@@ -116,7 +116,7 @@ func (a *Aggregator) idleDone(now quota.Time, e idleBucket, pressed bool) bool {
 }
 
 // tight reports whether at most half a sixteenth is left of the keys that one limit may have alone (quota.HasRoom).
-// So each sweep makes room for new keys of a limit that crowds.
+// So each sweep makes room for new keys of a limit that uses its share.
 func (a *Aggregator) tight() bool {
 	most := a.table.maxKeys
 	return a.table.size.Load() > most-most/16-most/32

@@ -39,14 +39,14 @@ type rule struct {
 
 // charge is quota.Charge with a limit entry.
 type charge struct {
-	slot  *limitEntry
+	entry *limitEntry
 	up    int
 	floor bool
 }
 
 // table looks up buckets. Readers take no lock.
 type table struct {
-	slots     atomic.Pointer[map[quota.LimitName]*limitEntry]
+	entries   atomic.Pointer[map[quota.LimitName]*limitEntry]
 	inline    inline
 	size      atomic.Int64
 	epochs    atomic.Uint64 // openings of keys so far
@@ -59,7 +59,7 @@ type table struct {
 	removed   func(quota.Key)
 }
 
-var noSlots map[quota.LimitName]*limitEntry // before the first limits
+var noEntries map[quota.LimitName]*limitEntry // before the first limits
 
 // nextEpoch returns the number of the next opening of a key. Any goroutine may call it.
 func (t *table) nextEpoch() quota.Seq { return quota.Seq(t.epochs.Add(1)) }
@@ -68,7 +68,7 @@ func (t *table) nextEpoch() quota.Seq { return quota.Seq(t.epochs.Add(1)) }
 func (t *table) nextRequest() quota.Seq { return quota.Seq(t.requests.Add(1)) }
 
 func (t *table) find(n quota.LimitName) *limitEntry {
-	if m := t.slots.Load(); m != nil {
+	if m := t.entries.Load(); m != nil {
 		if s := (*m)[n]; s != nil {
 			return s
 		}
@@ -78,15 +78,15 @@ func (t *table) find(n quota.LimitName) *limitEntry {
 
 // resolve returns the limit entry for a name, in the order of quota.Limits.Resolve, and the key that it counts.
 func (t *table) resolve(n quota.LimitName, key string) (*limitEntry, string) {
-	m := t.slots.Load()
+	m := t.entries.Load()
 	if m == nil {
-		m = &noSlots
+		m = &noEntries
 	}
 	if s := (*m)[n]; s != nil {
 		return s, key
 	}
 	if n.IsInline() {
-		return t.inline.slot(n, nobody), key
+		return t.inline.findOrAdd(n, nobody), key
 	}
 	if s := (*m)[quota.LimitName{Namespace: n.Namespace, Limit: quota.Template}]; s != nil {
 		return s, n.Limit + "/" + key
@@ -110,13 +110,13 @@ func (t *table) setLimits(limits *quota.Limits) (ended []*limitEntry) {
 	})
 	for name, r := range rules {
 		for _, c := range limits.Charges(name) {
-			r.charges = append(r.charges, charge{slot: next[c.Limit.LimitName], up: c.Up, floor: c.Floor})
+			r.charges = append(r.charges, charge{entry: next[c.Limit.LimitName], up: c.Up, floor: c.Floor})
 		}
 		r.simple = len(r.charges) == 1 && plain(r.limit)
 		next[name].rule.Store(r)
 		next[name].fair.Store(limits.Share(name, t.maxKeys))
 	}
-	if old := t.slots.Load(); old != nil {
+	if old := t.entries.Load(); old != nil {
 		for n, s := range *old {
 			if next[n] == nil {
 				s.gone.Store(true)
@@ -125,18 +125,18 @@ func (t *table) setLimits(limits *quota.Limits) (ended []*limitEntry) {
 		}
 	}
 	t.inline.fair.Store(limits.Share(quota.InlineLimits, t.maxKeys))
-	t.slots.Store(&next)
+	t.entries.Store(&next)
 	return ended
 }
 
-// room reports whether a limit may have one more key, with which the table has size keys.
-func (t *table) room(s *limitEntry, size int64) bool {
+// hasRoom reports whether a limit may have one more key, with which the table has size keys.
+func (t *table) hasRoom(s *limitEntry, size int64) bool {
 	return quota.HasRoom(size-1, t.maxKeys, s.all.Load()-1, s.fair.Load())
 }
 
-// crowds reports whether a limit has to drop keys when the table is nearly full: it has about its share, or more.
-// Then there always is such a limit.
-func (s *limitEntry) crowds() bool {
+// usesItsShare reports whether a limit has about its share of the table, or more: it then drops keys while the table
+// is nearly full. While it is, there is such a limit.
+func (s *limitEntry) usesItsShare() bool {
 	fair := s.fair.Load()
 	return s.all.Load() > fair-fair/8
 }
@@ -168,18 +168,18 @@ func plain(l *quota.Limit) bool {
 
 // bucket returns the bucket of a key, and makes it if there is room; otherwise nil.
 func (t *table) bucket(s *limitEntry, key string) *bucket {
-	if b := t.known(s, key); b != nil {
+	if b := t.lookup(s, key); b != nil {
 		return b
 	}
 	l := s.rule.Load().limit
-	size, own := t.enter(s, key)
-	if !t.room(s, size) || l.MaxKeys > 0 && own > l.MaxKeys {
-		t.leave(s, key)
+	size, own := t.takePlace(s, key)
+	if !t.hasRoom(s, size) || l.MaxKeys > 0 && own > l.MaxKeys {
+		t.givePlace(s, key)
 		return nil
 	}
-	b, loaded := s.keys.LoadOrStore(t.fresh(s, key), &t.compact)
+	b, loaded := s.keys.LoadOrStore(t.newBucket(s, key), &t.compact)
 	if loaded {
-		t.leave(s, key)
+		t.givePlace(s, key)
 		return b
 	}
 	b.recheckOverride(t.overrides)
@@ -189,39 +189,39 @@ func (t *table) bucket(s *limitEntry, key string) *bucket {
 	return b
 }
 
-// fresh returns a new bucket, which no other goroutine knows yet.
-func (t *table) fresh(s *limitEntry, key string) *bucket {
+// newBucket returns a new bucket, which no other goroutine knows yet.
+func (t *table) newBucket(s *limitEntry, key string) *bucket {
 	key = strings.Clone(key) // the caller's string may share a large buffer
 	b := &bucket{entry: s, key: key, rng: shard.Of(quota.Key{LimitName: s.name, Key: key}, t.ranges)}
 	b.relimit(t.overrides)
 	return b
 }
 
-// known returns the bucket of a key, and restores it if it is compact; nil if the key is unknown.
-func (t *table) known(s *limitEntry, key string) *bucket {
+// lookup returns the bucket of a key, and restores it if it is compact; nil if the key is unknown.
+func (t *table) lookup(s *limitEntry, key string) *bucket {
 	if b := s.keys.Load(key); b != nil || t.compact.size.Load() == 0 {
 		return b
 	}
 	if !t.compact.has(s.keys.hash(key), s, key) {
 		return s.keys.Load(key) // found if it has just been restored
 	}
-	b := s.keys.Restore(t.fresh(s, key), &t.compact)
+	b := s.keys.Restore(t.newBucket(s, key), &t.compact)
 	if b != nil {
 		b.recheckOverride(t.overrides)
 	}
 	return b
 }
 
-// recheckOverride applies an override that was set after fresh read the overrides, and before the table had the bucket.
+// recheckOverride applies an override that was set after newBucket read the overrides, and before the table had the bucket.
 func (b *bucket) recheckOverride(all quota.Overrides) {
 	b.lock()
 	b.relimit(all)
 	b.mu.Unlock()
 }
 
-// enter takes a place for a key, and returns the number of keys of the table and of the limit entry with it. The
+// takePlace takes a place for a key, and returns the number of keys of the table and of the limit entry with it. The
 // shared bucket takes no place.
-func (t *table) enter(s *limitEntry, key string) (size, own int64) {
+func (t *table) takePlace(s *limitEntry, key string) (size, own int64) {
 	if key == overflowKey {
 		return 0, 0
 	}
@@ -232,8 +232,8 @@ func (t *table) enter(s *limitEntry, key string) (size, own int64) {
 	return size, own
 }
 
-// leave gives back the place of a key.
-func (t *table) leave(s *limitEntry, key string) {
+// givePlace gives back the place of a key.
+func (t *table) givePlace(s *limitEntry, key string) {
 	if key == overflowKey {
 		return
 	}
@@ -247,7 +247,7 @@ func (t *table) leave(s *limitEntry, key string) {
 // drop removes a bucket that is marked dead.
 func (t *table) drop(b *bucket) {
 	if b.entry.keys.Delete(b) {
-		t.leave(b.entry, b.key)
+		t.givePlace(b.entry, b.key)
 		if t.removed != nil {
 			t.removed(quota.Key{LimitName: b.entry.name, Key: b.key})
 		}

@@ -73,9 +73,9 @@ func (a *Aggregator) tallyAnswer(an *answer, refused bool) {
 	s := a.table.find(an.ask.Key.LimitName)
 	switch {
 	case s == nil || an.ask.Cost <= 0 || !an.used:
-	case !an.is.Allowed:
+	case !an.answer.Allowed:
 		s.sum.add(0, an.ask.Cost)
-	case !refused && !an.is.Report:
+	case !refused && !an.answer.Report:
 		s.sum.add(an.ask.Cost, 0)
 	}
 }
@@ -94,10 +94,10 @@ func (t *tallies) leave(s *limitEntry) {
 // for each. Counts lag like reports (a few parts of a sync interval while a key is in use), also in ranges without a
 // leader. Call it from the goroutine that calls Collect.
 func (a *Aggregator) Tally(f func(limit quota.LimitName, admitted, refused quota.Units)) {
-	for _, s := range a.slots() {
+	for _, s := range a.entries() {
 		s.passTally(f)
 	}
-	a.table.inline.slots.Range(func(_ quota.LimitName, s *limitEntry) bool {
+	a.table.inline.entries.Range(func(_ quota.LimitName, s *limitEntry) bool {
 		s.passTally(f)
 		return true
 	})
@@ -122,12 +122,12 @@ func (a *Aggregator) TallyUnfit(f func(limit quota.LimitName, refused quota.Unit
 		}
 		return more
 	}
-	for _, s := range a.slots() {
+	for _, s := range a.entries() {
 		if !tell(s) {
 			return
 		}
 	}
-	a.table.inline.slots.Range(func(_ quota.LimitName, s *limitEntry) bool { return tell(s) })
+	a.table.inline.entries.Range(func(_ quota.LimitName, s *limitEntry) bool { return tell(s) })
 }
 
 // Unfit adds refusals by other processes of costs that can never fit, for Tally. It counts nothing for unknown
@@ -162,10 +162,10 @@ func (a *Aggregator) TallyAll(f func(limit quota.LimitName, admitted, refused qu
 			b.unlock()
 		})
 	}
-	for _, s := range a.slots() {
+	for _, s := range a.entries() {
 		look(s)
 	}
-	a.table.inline.slots.Range(func(_ quota.LimitName, s *limitEntry) bool {
+	a.table.inline.entries.Range(func(_ quota.LimitName, s *limitEntry) bool {
 		look(s)
 		return true
 	})

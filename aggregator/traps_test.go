@@ -292,10 +292,10 @@ func TestTrapManyNames(t *testing.T) {
 	if beyond > 20 { // the burst of the shared bucket
 		t.Errorf("%d keys beyond pass; want at most 20", beyond)
 	}
-	if n := r.Len(); n < most-most/16 || n > most || len(r.slots()) != 2 {
-		t.Errorf("%d buckets and %d limits are kept; want about %d and 2", n, len(r.slots()), most)
+	if n := r.Len(); n < most-most/16 || n > most || len(r.entries()) != 2 {
+		t.Errorf("%d buckets and %d limits are kept; want about %d and 2", n, len(r.entries()), most)
 	}
-	for n := range r.slots() {
+	for n := range r.entries() {
 		if strings.HasPrefix(n.Limit, "key") {
 			t.Errorf("a limit is kept for the name %s", n.Limit)
 		}

@@ -80,7 +80,7 @@ func (b *bucket) endWindow(now quota.Time, l *quota.Limit) {
 	b.est, b.estAt, b.estUsed = l.BurstUnits(), now, spent
 	b.level = l.BurstUnits() // a new leader must not learn the level of the previous window
 	b.before, b.undecidedBefore, b.presumed, b.denied = spent, b.undecided, 0, 0
-	b.note()
+	b.writeSlot()
 }
 
 // dropRefunds subtracts refunds of a window that has ended: they raise the level of no other.
@@ -97,7 +97,7 @@ func (b *bucket) slide(now quota.Time, l *quota.Limit) {
 			return
 		}
 		b.estimate(b.until, l, false)
-		b.slope = perSecond(quota.Units(quota.MulDiv(int64(full-min(full, b.est)), int64(time.Second), int64(per))), time.Second)
+		b.slope = accrued(quota.Units(quota.MulDiv(int64(full-min(full, b.est)), int64(time.Second), int64(per))), time.Second)
 		b.win, b.since, b.until = b.win.Add(per), b.until, b.until.Add(per)
 		b.dropRefunds(b.refunded)
 	}
@@ -178,7 +178,7 @@ func (b *bucket) adoptWindow(now quota.Time, off clockOffset, e *quota.GrantEntr
 		b.dropRefunds(b.ackedBack)
 	}
 	b.win, b.since, b.until = e.WindowStart, since, until
-	b.note()
+	b.writeSlot()
 	return true
 }
 

@@ -92,7 +92,7 @@ var heuristics = []mutation{
 	// TestRareChecks.
 	{"a key that is asked for rarely reports only when it closes", "aggregator/calm.go", "	if b.calm = b.mayBeCalm(l); b.calm {\n", "	if b.calm = false; b.calm {\n"},
 	// TestSmallParts.
-	{"a key asks before its tokens are used up", "aggregator/apply.go", "	low := perSecond(b.demand, 2*rt.rtt)\n", "	low := perSecond(b.demand, 0*rt.rtt)\n"},
+	{"a key asks before its tokens are used up", "aggregator/apply.go", "	low := accrued(b.demand, 2*rt.rtt)\n", "	low := accrued(b.demand, 0*rt.rtt)\n"},
 	// TestClients/skewed_soft.
 	{"more use than expected is reported at once", "aggregator/apply.go", "	return max(low, held-b.expected(e.Again))\n", "	return low\n"},
 	// TestExamples/even-hard.
