@@ -41,7 +41,7 @@ func (c *Client) ask(ctx context.Context, f call) error {
 		c.stats.timeouts.Add(1)
 	}
 	if c.breaker.done(o) {
-		c.notices.unanswered(c.clock.now(), 0, c.stats.inWords(err.Error()))
+		c.notices.unanswered(c.clock.now(), 0, c.stats.explain(err.Error()))
 	}
 	return err
 }

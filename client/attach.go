@@ -218,8 +218,8 @@ func (m *member) attach(now quota.Time, at *session, h *quoratev1.NodeHello) {
 		m.agg.Store(agg)
 	}
 	if m.last != nil {
-		m.stats.dropped.Add(m.unsettled.add(m.last, append(m.parting, agg.Leave(now, 0)...)))
-		m.parting, m.unqueued = nil, nil
+		m.stats.dropped.Add(m.unsettled.add(m.last, append(m.finalReports, agg.Leave(now, 0)...)))
+		m.finalReports, m.unqueued = nil, nil
 		m.stats.reattached.Add(1)
 	}
 	m.last = at
@@ -258,14 +258,14 @@ func (m *member) ended(now quota.Time, at *session, complete bool, err error) {
 	switch at {
 	case m.trying:
 		m.trying = nil
-		m.stats.refusedBy(at.addr, err)
+		m.stats.recordAttachError(at.addr, err)
 		m.pause(now)
 	case m.attached.Load():
 		m.attached.Store(nil)
-		m.lonely = now
+		m.detachedSince = now
 		m.agg.Load().SetPeers(0) // there is no node to ask
 		if complete && len(m.unqueued) == 0 {
-			m.parting = nil // the node has received everything
+			m.finalReports = nil // the node has received everything
 		}
 		m.stats.lost.Add(1)
 		m.wait.NotifyAll()

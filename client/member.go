@@ -38,19 +38,19 @@ type member struct {
 	work   sync.WaitGroup // goroutines of sessions
 
 	// The fields from here on belong to run's goroutine. number is that of the newest session.
-	number    uint64
-	trying    *session
-	retry     retry
-	last      *session // newest established session, to which the current counters belong
-	unsettled settlements
-	swept     quota.Time
-	lonely    quota.Time        // start of the current time without a node
-	room      aggregator.Buffer // buffer for reports
-	parting   []quota.Report    // last reports whose answers Close waits for
-	unqueued  []quota.Report    // those of them for which the session's queue has had no room yet
-	closing   bool              // Close has been called
-	deadline  quota.Time        // end of Close's wait
-	stopping  <-chan struct{}   // stop, until it has been received
+	number        uint64
+	trying        *session
+	retry         retry
+	last          *session // newest established session, to which the current counters belong
+	unsettled     settlements
+	swept         quota.Time
+	detachedSince quota.Time        // start of the current time without a node
+	reportBuf     aggregator.Buffer // buffer for reports
+	finalReports  []quota.Report    // last reports whose answers Close waits for
+	unqueued      []quota.Report    // those of them for which the session's queue has had no room yet
+	closing       bool              // Close has been called
+	deadline      quota.Time        // end of Close's wait
+	stopping      <-chan struct{}   // stop, until it has been received
 }
 
 // event is a message from a session to run's goroutine.
@@ -70,7 +70,7 @@ func newMember(opts *options, clk *clock, st *stats, ns *notices, l link) *membe
 		wake: make(chan struct{}, 1), events: make(chan event, maxEvents),
 		ready: make(chan struct{}), stop: make(chan struct{}), done: make(chan struct{}),
 	}
-	m.stopping, m.lonely = m.stop, clk.now()
+	m.stopping, m.detachedSince = m.stop, clk.now()
 	return m
 }
 
@@ -126,8 +126,8 @@ func (m *member) handleAll() {
 // step does what is due.
 func (m *member) step(now quota.Time) {
 	m.connect(now)
-	if m.attached.Load() == nil && now.Sub(m.lonely) >= quietFor && !m.closing {
-		m.notices.unanswered(now, now.Sub(m.lonely), m.stats.lastError())
+	if m.attached.Load() == nil && now.Sub(m.detachedSince) >= quietFor && !m.closing {
+		m.notices.unanswered(now, now.Sub(m.detachedSince), m.stats.lastError())
 	}
 	agg := m.agg.Load()
 	if agg == nil {
@@ -135,7 +135,7 @@ func (m *member) step(now quota.Time) {
 	}
 	at := m.attached.Load()
 	if !m.closing {
-		reports := agg.CollectInto(now, &m.room) // without a node they go nowhere, but leases end
+		reports := agg.CollectInto(now, &m.reportBuf) // without a node they go nowhere, but leases end
 		if at != nil {
 			// Lost reports are made again, because counters are cumulative.
 			m.stats.unsent.Add(uint64(len(m.send(now, at, reports))))

@@ -206,19 +206,19 @@ func TestInWords(t *testing.T) {
 		}
 		return ""
 	}}
-	refused.refusedBy("n1:1", errors.New("remote error: tls: bad certificate"))
+	refused.recordAttachError("n1:1", errors.New("remote error: tls: bad certificate"))
 	if got := refused.lastError(); got != "n1:1: get a new one" {
 		t.Errorf("of a refused certificate: %s", got)
 	}
-	refused.refusedBy("n1:1", errors.New("too many clients"))
+	refused.recordAttachError("n1:1", errors.New("too many clients"))
 	if got := refused.lastError(); got != "n1:1: too many clients" {
 		t.Errorf("of anything else: %s", got)
 	}
-	refused.refusedBy("n1:1", status.Error(codes.PermissionDenied, `"client:shop" needs check in namespace "web"`))
+	refused.recordAttachError("n1:1", status.Error(codes.PermissionDenied, `"client:shop" needs check in namespace "web"`))
 	if got := refused.lastError(); !strings.HasSuffix(got, `: quorate roles bind "client:shop" checker --namespace NAMESPACE`) {
 		t.Errorf("without a role: %s", got)
 	}
-	refused.refusedBy("n1:1", status.Error(codes.Unauthenticated, "the call carries no credential; its caller needs check"))
+	refused.recordAttachError("n1:1", status.Error(codes.Unauthenticated, "the call carries no credential; its caller needs check"))
 	if got := refused.lastError(); !strings.Contains(got, "WithTokenFile") {
 		t.Errorf("without a credential: %s", got)
 	}
@@ -231,7 +231,7 @@ func TestInWords(t *testing.T) {
 		"connection error: desc = \"error reading server preface: http2: frame too large, note that the frame header looked like an HTTP/1.1 header\"": "is HTTP, not gRPC: use the gRPC port, 7412 by default",
 		"too many clients": "too many clients",
 	} {
-		if got := inWords(text); got != want {
+		if got := explainTransport(text); got != want {
 			t.Errorf("%s: %s", text, got)
 		}
 	}

@@ -169,16 +169,16 @@ func (m *member) startClose(now quota.Time) {
 		m.retry.at = min(m.retry.at, now)
 		return
 	}
-	m.parting, m.unqueued = lasts, slices.Clone(lasts)
+	m.finalReports, m.unqueued = lasts, slices.Clone(lasts)
 	m.sendRefused(at)
 }
 
 // acknowledged notes that a grant answers one of the last reports.
 func (m *member) acknowledged(g *quota.Grant) {
-	if len(m.parting) == 0 || len(g.Entries) == 0 {
+	if len(m.finalReports) == 0 || len(g.Entries) == 0 {
 		return
 	}
-	m.parting = slices.DeleteFunc(m.parting, func(l quota.Report) bool { return l.Seq == g.Entries[0].Ack })
+	m.finalReports = slices.DeleteFunc(m.finalReports, func(l quota.Report) bool { return l.Seq == g.Entries[0].Ack })
 }
 
 // finished reports whether there is nothing left to send or to wait for. It ends the stream in
@@ -193,12 +193,12 @@ func (m *member) finished(now quota.Time) bool {
 	if at := m.attached.Load(); at != nil && len(m.unqueued) == 0 {
 		at.closeSend()
 	}
-	return len(m.parting) == 0
+	return len(m.finalReports) == 0
 }
 
 // leave ends the sessions.
 func (m *member) leave() {
-	if n := len(m.unsettled.list) + len(m.parting); n > 0 {
+	if n := len(m.unsettled.list) + len(m.finalReports); n > 0 {
 		m.stats.dropped.Add(uint64(n))
 	}
 	for _, at := range []*session{m.trying, m.attached.Load()} {

@@ -34,18 +34,18 @@ type stats struct {
 	whyRefused func(text string) string // as in options
 }
 
-// refusedBy records why an attempt to attach failed.
-func (s *stats) refusedBy(addr string, err error) {
+// recordAttachError records why an attempt to attach failed.
+func (s *stats) recordAttachError(addr string, err error) {
 	why := addr + ": no answer in time"
 	if err != nil && !errors.Is(err, context.Canceled) {
 		st := status.Convert(err)
-		why = addr + ": " + s.inWords(st.Message()) + wayOut(st)
+		why = addr + ": " + s.explain(st.Message()) + permissionHint(st)
 	}
 	s.lastErr.Store(&why)
 }
 
-// wayOut says how a process that a node denied gets permission.
-func wayOut(st *status.Status) string {
+// permissionHint states how a process that a node has denied gets the permission; "" for other errors.
+func permissionHint(st *status.Status) string {
 	who, _, lacks := strings.Cut(st.Message(), " needs check")
 	switch {
 	case st.Code() == codes.Unauthenticated && lacks:
@@ -56,18 +56,19 @@ func wayOut(st *status.Status) string {
 	return ""
 }
 
-// inWords explains gRPC's text for a refused certificate, and those of the function inWords.
-func (s *stats) inWords(text string) string {
+// explain explains an error of gRPC for people: that of a refused certificate, and those that explainTransport knows.
+func (s *stats) explain(text string) string {
 	if s.whyRefused != nil {
 		if why := s.whyRefused(text); why != "" {
 			return why
 		}
 	}
-	return inWords(text)
+	return explainTransport(text)
 }
 
-// inWords explains gRPC's texts for common mistakes.
-func inWords(text string) string {
+// explainTransport explains gRPC's errors of common mistakes, such as a wrong port. Other texts pass
+// through pki.ConnectionCause.
+func explainTransport(text string) string {
 	has := func(part string) bool { return strings.Contains(text, part) }
 	switch {
 	case has("unexpected HTTP status code") || has("unexpected content-type") || has("looked like an HTTP/1.1 header"):

@@ -31,11 +31,11 @@ func (b *Bucket) WaitN(ctx context.Context, n int64) error {
 		b.c.stats.granted.add()
 		return nil
 	}
-	turn, err := b.c.enter(ctx, b.key)
+	turn, err := b.c.awaitTurn(ctx, b.key)
 	if err != nil {
 		return err
 	}
-	defer b.c.leave(b.key, turn)
+	defer b.c.endTurn(b.key, turn)
 	for {
 		if overdue.Err(ctx) != nil {
 			return waitEnded(ctx)
@@ -113,8 +113,8 @@ func (q *queues) any(k quota.Key) bool {
 	return q.keys[k] != nil
 }
 
-// enter waits for the caller's turn.
-func (c *Client) enter(ctx context.Context, k quota.Key) (*queue, error) {
+// awaitTurn waits for the caller's turn.
+func (c *Client) awaitTurn(ctx context.Context, k quota.Key) (*queue, error) {
 	q := &c.queues
 	if c.closed.Load() {
 		return nil, errClosed()
@@ -137,7 +137,7 @@ func (c *Client) enter(ctx context.Context, k quota.Key) (*queue, error) {
 	case <-c.ended:
 		err = errClosed()
 	}
-	c.quit(k, at)
+	c.leaveQueue(k, at)
 	return nil, err
 }
 
@@ -162,13 +162,14 @@ func (q *queues) join(k quota.Key) (*queue, error) {
 	return at, nil
 }
 
-// leave ends the caller's turn.
-func (c *Client) leave(k quota.Key, at *queue) {
+// endTurn ends the caller's turn.
+func (c *Client) endTurn(k quota.Key, at *queue) {
 	<-at.turn
-	c.quit(k, at)
+	c.leaveQueue(k, at)
 }
 
-func (c *Client) quit(k quota.Key, at *queue) {
+// leaveQueue ends the caller's place among those that wait for the key.
+func (c *Client) leaveQueue(k quota.Key, at *queue) {
 	q := &c.queues
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -182,7 +182,7 @@ func (s *Service) submit(ctx context.Context, r quota.RangeID, c *account.Comman
 func (s *Service) submitTracked(ctx context.Context, r quota.RangeID, owner string, c *account.Command, again retry, before bool) (out account.Outcome, doubt bool, err error) {
 	doubt = before
 	for try := 0; ; try++ {
-		out, err = s.queues[r].once(ctx, owner, c)
+		out, err = s.queues[r].tryOnce(ctx, owner, c)
 		switch {
 		case err == nil:
 			return out, doubt, nil

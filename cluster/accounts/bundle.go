@@ -42,7 +42,7 @@ type call struct {
 	done  chan struct{}
 	out   account.Outcome
 	err   error
-	alone bool // as bundled returns it
+	alone bool // as runBundled returns it
 }
 
 // join adds a call to the bundle that waits for the same accounts. If there is no bundle with room,
@@ -131,21 +131,21 @@ func (g *bundles) await(ctx context.Context, c *call) (out account.Outcome, alon
 	return out, false, callerError(fmt.Errorf("%w: %w", errUnknown, context.Cause(ctx)), true)
 }
 
-// bundled carries a call out together with the calls that wait for the same accounts. It returns
+// runBundled carries a call out together with the calls that wait for the same accounts. It returns
 // alone if nothing was applied and the caller must carry the call out by itself.
-func (s *Service) bundled(ctx context.Context, parts []part) (out account.Outcome, alone bool, err error) {
+func (s *Service) runBundled(ctx context.Context, parts []part) (out account.Outcome, alone bool, err error) {
 	until, _ := ctx.Deadline()
 	c := &call{parts: parts, until: until, done: make(chan struct{})}
 	if !s.bundles.join(c) {
 		return s.bundles.await(ctx, c)
 	}
 	leave := s.lines.enter(ctx, parts)
-	w := s.ready(ctx, parts)
+	w := s.startAttempts(ctx, parts)
 	calls := s.bundles.start(c)
 	if len(calls) > 1 && ctx.Err() == nil {
 		together := func() {
 			defer leave()
-			s.together(w, calls)
+			s.commitBundle(w, calls)
 		}
 		if s.spawn(together) {
 			return s.bundles.await(ctx, c)
@@ -156,13 +156,13 @@ func (s *Service) bundled(ctx context.Context, parts []part) (out account.Outcom
 		close(other.done)
 	}
 	defer leave()
-	out, err = s.carry(ctx, w, parts)
+	out, err = s.runAttempts(ctx, w, parts)
 	return out, false, err
 }
 
-// together commits calls as one transaction. If that cannot commit, it leaves each call to be
+// commitBundle commits calls as one transaction. If that cannot commit, it leaves each call to be
 // carried out alone, and for hotLimit this node joins no calls on these accounts.
-func (s *Service) together(w *attempts, calls []*call) {
+func (s *Service) commitBundle(w *attempts, calls []*call) {
 	until := calls[0].until
 	for _, c := range calls[1:] {
 		if c.until.After(until) {
@@ -171,8 +171,8 @@ func (s *Service) together(w *attempts, calls []*call) {
 	}
 	ctx, cancel := context.WithDeadline(s.ctx, until)
 	defer cancel()
-	parts := joined(calls)
-	out, err := s.carry(ctx, w, parts)
+	parts := mergeParts(calls)
+	out, err := s.runAttempts(ctx, w, parts)
 	alone := err == nil && out.Code != account.Done
 	if alone {
 		s.apart.note(parts)
@@ -183,14 +183,14 @@ func (s *Service) together(w *attempts, calls []*call) {
 	for k, c := range calls {
 		c.err, c.alone = err, alone
 		if err == nil && !alone {
-			c.out = account.Outcome{Code: account.Done, Results: answer(parts, k), At: out.At}
+			c.out = account.Outcome{Code: account.Done, Results: resultsOf(parts, k), At: out.At}
 		}
 		close(c.done)
 	}
 }
 
-// joined merges the parts of all calls, which span the same ranges.
-func joined(calls []*call) []part {
+// mergeParts merges the parts of all calls, which span the same ranges.
+func mergeParts(calls []*call) []part {
 	parts := slices.Clone(calls[0].parts)
 	for i := range parts {
 		for _, c := range calls[1:] {
@@ -201,8 +201,8 @@ func joined(calls []*call) []part {
 	return parts
 }
 
-// answer returns the results of one of the calls in the parts.
-func answer(parts []part, call int) []account.Result {
+// resultsOf returns the results of one of the calls in the parts.
+func resultsOf(parts []part, call int) []account.Result {
 	single := slices.Clone(parts)
 	for i := range single {
 		p := &single[i]

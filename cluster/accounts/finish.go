@@ -29,7 +29,7 @@ func (s *Service) end(tx account.Tx, parts []part, commit bool) {
 	}
 	over := func() {}
 	if commit {
-		over = s.own(parts[1:])
+		over = s.recordOwned(parts[1:])
 	}
 	started := s.later(tx, tx.Home, func(ctx context.Context) error {
 		if !home {
@@ -68,7 +68,7 @@ func (s *Service) learn(tx account.Tx, parts []part) {
 				continue
 			}
 			if commit {
-				s.took(parts)
+				s.tallyCommitted(parts)
 			}
 			return
 		}

@@ -15,8 +15,8 @@ type owned struct {
 	over map[account.ID]chan struct{}
 }
 
-// own records the parts' accounts until the caller calls over.
-func (s *Service) own(parts []part) (over func()) {
+// recordOwned records the parts' accounts until the caller calls over.
+func (s *Service) recordOwned(parts []part) (over func()) {
 	done := make(chan struct{})
 	s.owned.mu.Lock()
 	defer s.owned.mu.Unlock()

@@ -23,12 +23,12 @@ type queue struct {
 	id      quota.RangeID
 	gate    gate
 
-	mu      sync.Mutex
-	waiting []*pending
-	places  *fairshare.Pool // one for each waiting command, shared among owners
-	flying  int             // committing goroutines
-	ripe    bool            // the waiting Forgets have waited long enough
-	timer   bool            // runs until they have
+	mu         sync.Mutex
+	waiting    []*pending
+	places     *fairshare.Pool // one for each waiting command, shared among owners
+	committers int             // committing goroutines
+	forgetsDue bool            // the waiting Forgets have waited long enough
+	timer      bool            // runs until they have
 }
 
 // pending is a waiting command. out and err are set before done is closed.
@@ -55,9 +55,9 @@ func newPending(c account.Command, owner string, passed bool) *pending {
 	return p
 }
 
-// once tries to have a command carried out once. errNotLeader and errOverloaded mean that it was
+// tryOnce tries to have a command carried out once. errNotLeader and errOverloaded mean that it was
 // not applied and never will be.
-func (q *queue) once(ctx context.Context, owner string, c *account.Command) (account.Outcome, error) {
+func (q *queue) tryOnce(ctx context.Context, owner string, c *account.Command) (account.Outcome, error) {
 	p := newPending(*c, owner, false)
 	if err := q.push(p); err != nil {
 		return account.Outcome{}, err
@@ -91,9 +91,9 @@ func (q *queue) push(p *pending) error {
 	if p.cmd.Forget != nil {
 		if !q.timer {
 			q.timer = true
-			time.AfterFunc(forgetPause, q.ripen)
+			time.AfterFunc(forgetPause, q.commitForgets)
 		}
-	} else if !q.fly() {
+	} else if !q.startCommitter() {
 		q.places.Give(p.owner, 1)
 		return fmt.Errorf("%w: %w", errNotLeader, errClosing)
 	}
@@ -101,16 +101,16 @@ func (q *queue) push(p *pending) error {
 	return nil
 }
 
-// fly starts a goroutine for the waiting commands unless enough are running. It returns false if
+// startCommitter starts a goroutine for the waiting commands unless enough are running. It returns false if
 // the service is closed. The caller holds q.mu.
-func (q *queue) fly() bool {
-	if q.flying >= maxFlying {
+func (q *queue) startCommitter() bool {
+	if q.committers >= maxCommitters {
 		return true
 	}
 	if !q.service.spawn(q.run) {
 		return false
 	}
-	q.flying++
+	q.committers++
 	return true
 }
 
@@ -118,19 +118,21 @@ func (q *queue) fly() bool {
 // caller waits for a Forget, and an entry of its own costs the range as much as any other.
 const forgetPause = 20 * time.Millisecond
 
-func (q *queue) ripen() {
+// commitForgets is called when the waiting Forgets have waited for forgetPause: they are committed now.
+func (q *queue) commitForgets() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.timer = false
 	if len(q.waiting) > 0 {
-		q.ripe = true
-		q.fly() // if the service is closed, the waiters leave by themselves
+		q.forgetsDue = true
+		q.startCommitter() // if the service is closed, the waiters leave by themselves
 	}
 }
 
-// hurried reports whether a waiting command must go now. The caller holds q.mu.
-func (q *queue) hurried() bool {
-	return q.ripe || slices.ContainsFunc(q.waiting, func(p *pending) bool { return p.cmd.Forget == nil })
+// hasDue reports whether a waiting command must be committed now: any but a Forget, or Forgets that have waited for
+// forgetPause. The caller holds q.mu.
+func (q *queue) hasDue() bool {
+	return q.forgetsDue || slices.ContainsFunc(q.waiting, func(p *pending) bool { return p.cmd.Forget == nil })
 }
 
 // leave ends the wait for a command. It removes the command from the queue unless it was already
@@ -155,7 +157,7 @@ func (q *queue) run() {
 		if len(batch) == 0 {
 			return
 		}
-		q.carry(batch)
+		q.commitBatch(batch)
 		for _, p := range batch {
 			close(p.done)
 		}
@@ -176,11 +178,11 @@ func (q *queue) next() []*pending {
 		}
 		n++
 	}
-	if n == 0 || !q.hurried() {
-		q.flying--
+	if n == 0 || !q.hasDue() {
+		q.committers--
 		return nil
 	}
-	q.ripe = false
+	q.forgetsDue = false
 	batch := slices.Clone(q.waiting[:n])
 	q.waiting = slices.Delete(q.waiting, 0, n)
 	for _, p := range batch {
@@ -190,9 +192,9 @@ func (q *queue) next() []*pending {
 	return batch
 }
 
-// carry puts the commands into one log entry if this node leads the range, else into one message to
+// commitBatch puts the commands into one log entry if this node leads the range, else into one message to
 // the leader, and stores the outcomes.
-func (q *queue) carry(batch []*pending) {
+func (q *queue) commitBatch(batch []*pending) {
 	leader := q.service.leader(q.id)
 	if leader == q.service.cfg.Self {
 		q.propose(batch)
@@ -226,12 +228,12 @@ func (q *queue) commands(batch []*pending) []account.Command {
 	return out
 }
 
-// unbarred answers Held to the commands that would hold accounts at which another call has its
+// withoutBlocked answers Held to the commands that would hold accounts at which another call has its
 // turn, and returns the rest.
-func (q *queue) unbarred(batch []*pending) []*pending {
+func (q *queue) withoutBlocked(batch []*pending) []*pending {
 	out := make([]*pending, 0, len(batch))
 	for _, p := range batch {
-		if q.service.turns.bars(q.id, &p.cmd) {
+		if q.service.turns.blocks(q.id, &p.cmd) {
 			p.out = account.Outcome{Code: account.Held}
 			continue
 		}
@@ -248,7 +250,7 @@ func (q *queue) propose(batch []*pending) {
 		fail(batch, fmt.Errorf("%w: the range is not open here", errNotLeader))
 		return
 	}
-	batch, leave := q.gate.enter(q.unbarred(batch))
+	batch, leave := q.gate.enter(q.withoutBlocked(batch))
 	defer leave()
 	if len(batch) == 0 {
 		return
@@ -291,12 +293,12 @@ func (q *queue) length() int {
 	return len(q.waiting)
 }
 
-// rest is the estimated size of a message in bytes, without its strings.
-const rest = 64
+// baseSize is the estimated size of a message in bytes, without its strings.
+const baseSize = 64
 
 // sizeOf estimates how many bytes a command takes in an entry; it errs on the high side.
 func sizeOf(c *account.Command) int {
-	size := rest
+	size := baseSize
 	switch {
 	case c.Apply != nil:
 		size += sizeOfRequest(c.Apply)
@@ -307,7 +309,7 @@ func sizeOf(c *account.Command) int {
 	case c.Decide != nil:
 		size += sizeOfResults(c.Decide.Results)
 		for _, results := range c.Decide.More {
-			size += rest + sizeOfResults(results)
+			size += baseSize + sizeOfResults(results)
 		}
 	}
 	return size
@@ -315,7 +317,7 @@ func sizeOf(c *account.Command) int {
 
 func sizeOfResults(list []account.Result) (size int) {
 	for i := range list {
-		size += rest + len(list[i].Message)
+		size += baseSize + len(list[i].Message)
 	}
 	return size
 }
@@ -329,12 +331,12 @@ func sizeOfRequests(first *account.Request, more []account.Request) int {
 }
 
 func sizeOfRequest(r *account.Request) int {
-	size := rest + len(r.By) + len(r.ID)
+	size := baseSize + len(r.By) + len(r.ID)
 	for i := range r.Ops {
 		o := &r.Ops[i]
-		size += rest + sizeOfID(&o.Account)
+		size += baseSize + sizeOfID(&o.Account)
 		if p := o.Policy; p != nil {
-			size += rest + len(p.Config.App) + len(p.Config.Realm) + len(p.Config.Version) + len(p.Key.Namespace) + len(p.Key.Name) + len(p.Key.Resource)
+			size += baseSize + len(p.Config.App) + len(p.Config.Realm) + len(p.Config.Version) + len(p.Key.Namespace) + len(p.Key.Name) + len(p.Key.Resource)
 		}
 	}
 	return size

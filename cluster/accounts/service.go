@@ -62,7 +62,7 @@ const (
 	maxBatch       = 512
 	maxBatchBytes  = 1 << 20
 	maxAnswerBytes = 12 << 20 // for the outcomes of a batch, below transport.MaxFrame
-	maxFlying      = 2
+	maxCommitters  = 2
 	maxEnding      = 256
 	maxPage        = account.MaxPage
 	maxReadings    = 10
@@ -173,9 +173,9 @@ func (s *Service) busy() bool {
 	for i := range s.queues {
 		q := &s.queues[i]
 		q.mu.Lock()
-		flying := q.flying
+		committers := q.committers
 		q.mu.Unlock()
-		if flying > 0 {
+		if committers > 0 {
 			return true
 		}
 	}

@@ -129,7 +129,7 @@ func (s *Service) collect(r quota.RangeID, replica *Replica) {
 		if !replica.Due(s.now(replica)) {
 			return
 		}
-		if _, err := s.queues[r].once(ctx, "", &account.Command{Collect: &account.Collect{Max: maxCollect}}); err != nil {
+		if _, err := s.queues[r].tryOnce(ctx, "", &account.Command{Collect: &account.Collect{Max: maxCollect}}); err != nil {
 			s.log.Debug("not collected", "range", r, "err", err) // tend retries in a second
 			return
 		}

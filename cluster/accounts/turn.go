@@ -95,9 +95,9 @@ func (t *turns) endOf(name turnName, only *turn) {
 	mine.leave()
 }
 
-// bars reports whether another call has its turn at an account that the command would hold. A
+// blocks reports whether another call has its turn at an account that the command would hold. A
 // command that holds no account may always proceed.
-func (t *turns) bars(r quota.RangeID, c *account.Command) bool {
+func (t *turns) blocks(r quota.RangeID, c *account.Command) bool {
 	var tx account.TxID
 	var request *account.Request
 	switch {

@@ -14,26 +14,26 @@ import (
 // together with other calls that wait in line for the same accounts, or alone.
 func (s *Service) transact(ctx context.Context, parts []part) (account.Outcome, error) {
 	if !s.apart.any(parts) {
-		if out, alone, err := s.bundled(ctx, parts); !alone {
+		if out, alone, err := s.runBundled(ctx, parts); !alone {
 			return out, err
 		}
 	}
 	defer s.lines.enter(ctx, parts)()
-	return s.carry(ctx, s.ready(ctx, parts), parts)
+	return s.runAttempts(ctx, s.startAttempts(ctx, parts), parts)
 }
 
 // attempts is the state of a transaction between its attempts.
 type attempts struct {
-	tx     account.Tx // of the next attempt
-	met    bool       // its accounts are contended, so it waits for turns at the ranges
-	inTurn bool
+	tx        account.Tx // of the next attempt
+	contended bool       // its accounts are contended, so it waits for turns at the ranges
+	inTurn    bool
 }
 
-// ready waits until a transaction may make its first attempt.
-func (s *Service) ready(ctx context.Context, parts []part) *attempts {
+// startAttempts waits until a transaction may make its first attempt, and returns its state.
+func (s *Service) startAttempts(ctx context.Context, parts []part) *attempts {
 	w := &attempts{}
 	if s.hot.any(parts) {
-		s.again(ctx, w, parts)
+		s.awaitTurns(ctx, w, parts)
 		return w
 	}
 	w.tx = account.Tx{ID: newTx(), Home: parts[0].id}
@@ -43,23 +43,23 @@ func (s *Service) ready(ctx context.Context, parts []part) *attempts {
 	return w
 }
 
-// again waits until a transaction that has met others may make another attempt. It waits for turns
+// awaitTurns waits until a transaction that has met others may make another attempt. It waits for turns
 // at one range after the other, in the same order for all calls, so that no two calls wait for each
 // other. The attempt is made even without a turn at every range.
-func (s *Service) again(ctx context.Context, w *attempts, parts []part) {
-	w.tx, w.met, w.inTurn = account.Tx{ID: newTx(), Home: parts[0].id}, true, true
+func (s *Service) awaitTurns(ctx context.Context, w *attempts, parts []part) {
+	w.tx, w.contended, w.inTurn = account.Tx{ID: newTx(), Home: parts[0].id}, true, true
 	for _, r := range ranges(parts) {
 		i := slices.IndexFunc(parts, func(p part) bool { return p.id == r })
 		w.inTurn = s.awaitTurn(ctx, w.tx.ID, &parts[i]) && w.inTurn
 	}
 }
 
-// carry makes attempts until one is not blocked by another transaction. An attempt that meets held
+// runAttempts makes attempts until one is not blocked by another transaction. An attempt that meets held
 // accounts is retried under another name.
-func (s *Service) carry(ctx context.Context, w *attempts, parts []part) (account.Outcome, error) {
+func (s *Service) runAttempts(ctx context.Context, w *attempts, parts []part) (account.Outcome, error) {
 	for try := 0; ; try++ {
 		out, ended, err := s.attempt(ctx, w.tx, parts)
-		if w.met {
+		if w.contended {
 			s.leaveTurns(w.tx.ID, parts, func(p *part) bool { return err != nil || !p.prepared() })
 		}
 		result := codeName(out.Code)
@@ -74,11 +74,11 @@ func (s *Service) carry(ctx context.Context, w *attempts, parts []part) (account
 		if w.inTurn || ended { // the obstacle is gone, or will be soon
 			try = 0
 		}
-		if w.met && !pause(ctx, try) {
+		if w.contended && !pause(ctx, try) {
 			out.Code = account.Held
 			return out, nil
 		}
-		s.again(ctx, w, parts)
+		s.awaitTurns(ctx, w, parts)
 	}
 }
 
@@ -258,8 +258,8 @@ func mergedUnder(parts []part) []*account.PolicyRef {
 	return out
 }
 
-// took adds the units that a committed transaction took to the tally.
-func (s *Service) took(parts []part) {
+// tallyCommitted adds the units that a committed transaction took to the tally.
+func (s *Service) tallyCommitted(parts []part) {
 	for i := range parts {
 		p := &parts[i]
 		ops := p.request.Ops
@@ -278,7 +278,7 @@ func (s *Service) decide(ctx context.Context, tx account.Tx, parts []part) (acco
 	results := merged(parts)
 	cmd := account.Command{Decide: &account.Decide{Tx: tx.ID, Commit: true, Results: results}}
 	for k := range parts[0].more {
-		cmd.Decide.More = append(cmd.Decide.More, answer(parts, k+1))
+		cmd.Decide.More = append(cmd.Decide.More, resultsOf(parts, k+1))
 	}
 	out, doubt, err := s.submitTracked(ctx, tx.Home, "", &cmd, retry{unknown: true, overloaded: true}, false)
 	if err != nil {
@@ -292,7 +292,7 @@ func (s *Service) decide(ctx context.Context, tx account.Tx, parts []part) (acco
 	}
 	switch out.Code {
 	case account.Done, account.Committed:
-		s.took(parts)
+		s.tallyCommitted(parts)
 		if !s.stopAt("decided", tx.Home) {
 			s.end(tx, parts, true)
 		}

@@ -21,8 +21,8 @@ const (
 	holdLimit = 2 * time.Second  // how long transactions wait at most for one try of a cut
 )
 
-// keeps holds the states that this node, as the leader of groups, keeps for backups.
-type keeps struct {
+// keptStates holds the states that this node, as the leader of groups, keeps for backups.
+type keptStates struct {
 	mu     sync.Mutex
 	byID   map[string]*kept
 	closed bool
@@ -59,9 +59,9 @@ type piece struct {
 
 var errDropped = errors.New("this node no longer has the backup: it was not requested for 30 seconds, or the node was restarted")
 
-// of returns the states for a backup, and postpones their expiry. If the backup is unknown, it creates
-// them if made is set, and otherwise returns errDropped.
-func (k *keeps) of(id string, made bool) (*kept, error) {
+// getOrCreate returns the states for a backup, and postpones their expiry. If the backup is unknown, it creates
+// them if create is set, and otherwise returns errDropped.
+func (k *keptStates) getOrCreate(id string, create bool) (*kept, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	b := k.byID[id]
@@ -69,7 +69,7 @@ func (k *keeps) of(id string, made bool) (*kept, error) {
 	case b != nil:
 		b.idle.Reset(keptIdle)
 		return b, nil
-	case !made:
+	case !create:
 		return nil, errDropped
 	case k.closed:
 		return nil, errors.New("the node is closing")
@@ -85,7 +85,7 @@ func (k *keeps) of(id string, made bool) (*kept, error) {
 	return b, nil
 }
 
-func (k *keeps) drop(id string) {
+func (k *keptStates) drop(id string) {
 	k.mu.Lock()
 	b := k.byID[id]
 	delete(k.byID, id)
@@ -106,7 +106,7 @@ func (k *keeps) drop(id string) {
 }
 
 // close drops all states and waits for the goroutines that write them.
-func (k *keeps) close() {
+func (k *keptStates) close() {
 	k.mu.Lock()
 	k.closed = true
 	var ids []string
@@ -139,7 +139,7 @@ func (b *kept) group(id uint32) *keptGroup {
 
 // next returns the piece of a state at an offset, which must follow the last piece or repeat it; empty
 // at the end.
-func (b *kept) next(k *keeps, group uint32, offset uint64) ([]byte, error) {
+func (b *kept) next(k *keptStates, group uint32, offset uint64) ([]byte, error) {
 	b.reading.Lock()
 	defer b.reading.Unlock()
 	b.mu.Lock()
@@ -177,7 +177,7 @@ func (s *Service) carryOut(ctx context.Context, c *peerv1.CallBackup) *peerv1.Ca
 	id := string(c.GetId())
 	out := &peerv1.CallBackupResult{Groups: make([]*peerv1.BackupGroup, len(c.GetGroups()))}
 	if c.GetStep() == peerv1.BackupStep_BACKUP_STEP_DROP {
-		s.keeps.drop(id)
+		s.kept.drop(id)
 	}
 	var wg sync.WaitGroup
 	slots := make(chan struct{}, 16)
@@ -194,7 +194,7 @@ func (s *Service) carryOut(ctx context.Context, c *peerv1.CallBackup) *peerv1.Ca
 	}
 	wg.Wait()
 	if c.GetStep() == peerv1.BackupStep_BACKUP_STEP_STAY {
-		_, _ = s.keeps.of(id, false)
+		_, _ = s.kept.getOrCreate(id, false)
 	}
 	return out
 }
@@ -226,7 +226,7 @@ func (s *Service) step(ctx context.Context, step peerv1.BackupStep, id string, g
 // hold starts the hold of a range, during which it decides no transactions. It first checkpoints
 // the counts of the leader, so that the backup contains them.
 func (s *Service) hold(ctx context.Context, g *raftgroup.Group, id string, group uint32) (*peerv1.BackupGroup, error) {
-	b, err := s.keeps.of(id, true)
+	b, err := s.kept.getOrCreate(id, true)
 	if err != nil {
 		return nil, err
 	}
@@ -249,7 +249,7 @@ func (s *Service) hold(ctx context.Context, g *raftgroup.Group, id string, group
 // ledSince confirms that this node has led and held the group without interruption since
 // the hold step.
 func (s *Service) ledSince(ctx context.Context, g *raftgroup.Group, id string, group uint32) (*keptGroup, *kept, error) {
-	b, err := s.keeps.of(id, false)
+	b, err := s.kept.getOrCreate(id, false)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -301,11 +301,11 @@ func (s *Service) goOn(ctx context.Context, g *raftgroup.Group, id string, group
 
 // next answers a peer's request for a piece.
 func (s *Service) next(c *peerv1.CallBackupRead) *peerv1.CallBackupReadResult {
-	b, err := s.keeps.of(string(c.GetId()), false)
+	b, err := s.kept.getOrCreate(string(c.GetId()), false)
 	if err != nil {
 		return &peerv1.CallBackupReadResult{Fault: err.Error()}
 	}
-	data, err := b.next(&s.keeps, c.GetGroup(), c.GetOffset())
+	data, err := b.next(&s.kept, c.GetGroup(), c.GetOffset())
 	if err != nil {
 		return &peerv1.CallBackupReadResult{Fault: err.Error()}
 	}

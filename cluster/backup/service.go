@@ -47,7 +47,7 @@ type Service struct {
 	cfg    Config
 	node   Node
 	taking sync.Mutex // held while Take runs
-	keeps  keeps
+	kept   keptStates
 	slow   atomic.Pointer[func(group uint32)]
 }
 
@@ -55,7 +55,7 @@ type Service struct {
 func New(cfg Config, node Node) *Service { return &Service{cfg: cfg, node: node} }
 
 // Close drops the kept states.
-func (s *Service) Close() { s.keeps.close() }
+func (s *Service) Close() { s.kept.close() }
 
 // SlowDown makes the service call f before it copies a group. It is for tests.
 func (s *Service) SlowDown(f func(group uint32)) { s.slow.Store(&f) }

@@ -88,7 +88,7 @@ func (s *Service) Take(ctx context.Context, w io.Writer, progress func(done, tot
 	}
 	ctx, stop := context.WithCancel(ctx)
 	var staying sync.WaitGroup
-	staying.Go(func() { c.stay(ctx) })
+	staying.Go(func() { c.keepAlive(ctx) })
 	defer staying.Wait()
 	defer stop()
 	return c.write(ctx, w, began, progress)
@@ -173,15 +173,15 @@ func (c *collector) step(ctx context.Context, step peerv1.BackupStep, groups []u
 				errs = append(errs, fmt.Errorf("node %s: %w", at, err))
 				return
 			}
-			errs = append(errs, c.note(at, list, out))
+			errs = append(errs, c.recordAnswer(at, list, out))
 		})
 	}
 	wg.Wait()
 	return errors.Join(errs...)
 }
 
-// note records a node's answer to a step, or returns the fault in it.
-func (c *collector) note(at quota.NodeID, groups []uint32, out *peerv1.CallBackupResult) error {
+// recordAnswer records a node's answer to a step, or returns the fault in it.
+func (c *collector) recordAnswer(at quota.NodeID, groups []uint32, out *peerv1.CallBackupResult) error {
 	if len(out.GetGroups()) != len(groups) {
 		return fmt.Errorf("node %s: answered for %d of %d groups", at, len(out.GetGroups()), len(groups))
 	}
@@ -205,8 +205,8 @@ func (c *collector) ask(ctx context.Context, at quota.NodeID, m *peerv1.CallBack
 	return out.GetBackupResult(), err
 }
 
-// stay keeps the states at other nodes from expiring while groups are read.
-func (c *collector) stay(ctx context.Context) {
+// keepAlive keeps the states at other nodes from expiring while groups are read.
+func (c *collector) keepAlive(ctx context.Context) {
 	tick := time.NewTicker(stayEvery)
 	defer tick.Stop()
 	for {
@@ -215,7 +215,7 @@ func (c *collector) stay(ctx context.Context) {
 			return
 		case <-tick.C:
 		}
-		c.tell(ctx, peerv1.BackupStep_BACKUP_STEP_STAY)
+		c.sendToAll(ctx, peerv1.BackupStep_BACKUP_STEP_STAY)
 	}
 }
 
@@ -223,12 +223,12 @@ func (c *collector) stay(ctx context.Context) {
 func (c *collector) drop() {
 	ctx, cancel := context.WithTimeout(context.Background(), backupRelease)
 	defer cancel()
-	c.tell(ctx, peerv1.BackupStep_BACKUP_STEP_DROP)
+	c.sendToAll(ctx, peerv1.BackupStep_BACKUP_STEP_DROP)
 }
 
-// tell sends a step to all nodes that may keep states, and waits for their answers. It ignores errors:
+// sendToAll sends a step to all nodes that may keep states, and waits for their answers. It ignores errors:
 // reading notices a lost node, and states that were not dropped expire.
-func (c *collector) tell(ctx context.Context, step peerv1.BackupStep) {
+func (c *collector) sendToAll(ctx context.Context, step peerv1.BackupStep) {
 	var wg sync.WaitGroup
 	for at := range c.asked {
 		m := &peerv1.CallBackup{Step: step, Id: c.id}

@@ -25,12 +25,12 @@ const (
 
 // reserved is a reservation: what a call took and has not settled yet.
 type reserved struct {
-	owner   string
-	spaces  []string // the namespaces of its requests, without duplicates
-	reqs    []quota.Request
-	taken   *aggregator.Taken
-	expires quota.Time
-	ttl     time.Duration // initial lifetime
+	owner      string
+	namespaces []string // the namespaces of its requests, without duplicates
+	reqs       []quota.Request
+	taken      *aggregator.Taken
+	expires    quota.Time
+	ttl        time.Duration // initial lifetime
 }
 
 // reservations holds the reservations that this node made. They live in its memory only. When the node
@@ -50,9 +50,9 @@ func (r *reservations) init() {
 // of others.
 type handle [16]byte
 
-// tookNothing is the handle of every reservation that took nothing. No node stores those; settling or
+// emptyHandle is the handle of every reservation that took nothing. No node stores those; settling or
 // renewing one does nothing.
-var tookNothing handle
+var emptyHandle handle
 
 // handleText encodes handles as letters and digits.
 var handleText = base32.NewEncoding("abcdefghijklmnopqrstuvwxyz234567").WithPadding(base32.NoPadding)
@@ -97,7 +97,7 @@ func (d *Decider) reserve(owner string, reqs []quota.Request, ttl time.Duration,
 		}
 	}
 	ttl = min(ttl, maxLease)
-	return &reserved{owner: owner, spaces: namespaces(reqs), reqs: charged(reqs, out), taken: taken, expires: d.now().Add(ttl), ttl: ttl}
+	return &reserved{owner: owner, namespaces: namespaces(reqs), reqs: charged(reqs, out), taken: taken, expires: d.now().Add(ttl), ttl: ttl}
 }
 
 func namespaces(reqs []quota.Request) (out []string) {
@@ -136,7 +136,7 @@ func uncounted(d *quota.Decision) bool {
 // add stores a reservation, unless it took nothing: then there is nothing to settle.
 func (r *reservations) add(v *reserved) (id handle) {
 	if len(v.reqs) == 0 {
-		return tookNothing
+		return emptyHandle
 	}
 	_, _ = rand.Read(id[:]) // never fails
 	r.mu.Lock()
@@ -156,7 +156,7 @@ func (r *reservations) namespaces(id handle, now quota.Time) []string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if v := r.open[id]; v != nil && now < v.expires {
-		return v.spaces
+		return v.namespaces
 	}
 	return nil
 }
@@ -211,7 +211,7 @@ func (d *Decider) ReservedIn(ctx context.Context, handle string) ([]string, erro
 	switch {
 	case err != nil:
 		return nil, err
-	case id == tookNothing:
+	case id == emptyHandle:
 		return nil, nil
 	}
 	if node == d.cfg.Self {
@@ -233,13 +233,13 @@ func (d *Decider) Settle(ctx context.Context, handle string, used int64) error {
 	return d.end(ctx, &peerv1.CallSettle{Handle: handle, Used: used})
 }
 
-// asAtFirst renews a reservation for its initial lifetime. It is shorter than any time that a caller
-// can request.
-const asAtFirst = time.Nanosecond
+// initialTTL, as the time for which to renew, stands for the initial lifetime of the reservation. It is shorter than
+// any time that a caller can request.
+const initialTTL = time.Nanosecond
 
 // Renew extends a reservation to ttl from now (at most 24h; 0: its initial lifetime).
 func (d *Decider) Renew(ctx context.Context, handle string, ttl time.Duration) error {
-	return d.end(ctx, &peerv1.CallSettle{Handle: handle, RenewNanos: int64(min(max(ttl, asAtFirst), maxLease))})
+	return d.end(ctx, &peerv1.CallSettle{Handle: handle, RenewNanos: int64(min(max(ttl, initialTTL), maxLease))})
 }
 
 func (d *Decider) end(ctx context.Context, c *peerv1.CallSettle) error {
@@ -247,7 +247,7 @@ func (d *Decider) end(ctx context.Context, c *peerv1.CallSettle) error {
 	switch {
 	case err != nil:
 		return err
-	case id == tookNothing:
+	case id == emptyHandle:
 		return nil
 	case node == d.cfg.Self:
 		return d.settle(c)
@@ -308,7 +308,7 @@ func (d *Decider) renew(id handle, ttl time.Duration) error {
 	if v == nil || now >= v.expires {
 		return quota.ErrNoReservation
 	}
-	if ttl == asAtFirst {
+	if ttl == initialTTL {
 		ttl = v.ttl
 	}
 	v.expires = now.Add(ttl)

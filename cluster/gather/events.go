@@ -27,8 +27,8 @@ const (
 	eventsBuffer = 256
 )
 
-// all is a watch on the events of several nodes.
-type all struct {
+// mergedWatch is a watch on the events of several nodes.
+type mergedWatch struct {
 	*Service
 	node   string // only this node; empty for all
 	id     uint64
@@ -66,7 +66,7 @@ func (s *Service) WatchAll(f quota.EventFilter, node string, buffer int) (events
 	if err != nil {
 		filter = nil // a filter that is not UTF-8 matches nothing that another node could send
 	}
-	a := &all{
+	a := &mergedWatch{
 		Service: s, node: node, id: rand.Uint64(), filter: filter, out: make(chan *quoratev1.WatchResponse, eventsBuffer),
 		parts: make(chan part), peers: map[quota.NodeID]context.CancelFunc{}, missing: map[quota.NodeID]bool{}, localLost: func() uint64 { return 0 },
 	}
@@ -86,7 +86,7 @@ func (s *Service) WatchAll(f quota.EventFilter, node string, buffer int) (events
 }
 
 // run merges the events of all nodes until ctx ends.
-func (a *all) run(ctx context.Context) {
+func (a *mergedWatch) run(ctx context.Context) {
 	var asking sync.WaitGroup
 	defer asking.Wait()
 	ctx, cancel := context.WithCancel(ctx)
@@ -95,15 +95,15 @@ func (a *all) run(ctx context.Context) {
 	defer look.Stop()
 	flush := time.NewTimer(mergeTime)
 	defer flush.Stop()
-	a.members(ctx, &asking)
+	a.updateMembers(ctx, &asking)
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-look.C:
-			a.members(ctx, &asking)
+			a.updateMembers(ctx, &asking)
 		case p := <-a.parts:
-			a.take(&p)
+			a.addPart(&p)
 		case e := <-a.local:
 			a.pending = append(a.pending, &quoratev1.WatchResponse{Event: apiproto.Event(&e), Node: string(a.cfg.Self)})
 		case <-flush.C:
@@ -119,8 +119,8 @@ func (a *all) run(ctx context.Context) {
 	}
 }
 
-// members asks the nodes that have become members, and stops asking those that have left.
-func (a *all) members(ctx context.Context, asking *sync.WaitGroup) {
+// updateMembers asks the nodes that have become members, and stops asking those that have left.
+func (a *mergedWatch) updateMembers(ctx context.Context, asking *sync.WaitGroup) {
 	now := a.Service.node.Members()
 	for _, id := range now {
 		if a.peers[id] != nil || id == a.cfg.Self || a.node != "" && a.node != string(id) {
@@ -128,18 +128,19 @@ func (a *all) members(ctx context.Context, asking *sync.WaitGroup) {
 		}
 		ctx, cancel := context.WithCancel(ctx)
 		a.peers[id] = cancel
-		asking.Go(func() { a.ask(ctx, id) })
+		asking.Go(func() { a.poll(ctx, id) })
 	}
 	for id, cancel := range a.peers {
 		if !slices.Contains(now, id) {
 			cancel()
 			delete(a.peers, id)
-			a.miss(id, false)
+			a.setMissing(id, false)
 		}
 	}
 }
 
-func (a *all) miss(id quota.NodeID, is bool) {
+// setMissing notes whether the events of a node are missing.
+func (a *mergedWatch) setMissing(id quota.NodeID, is bool) {
 	if a.missing[id] == is {
 		return
 	}
@@ -151,16 +152,17 @@ func (a *all) miss(id quota.NodeID, is bool) {
 	}
 }
 
-func (a *all) take(p *part) {
+// addPart adds the answer of a node to the pending events.
+func (a *mergedWatch) addPart(p *part) {
 	if a.peers[p.from] == nil {
 		return // it has left
 	}
-	a.miss(p.from, p.err != nil)
+	a.setMissing(p.from, p.err != nil)
 	a.pending = append(a.pending, p.events...)
 }
 
 // flush sends the pending events, ordered by time. It returns false once ctx has ended.
-func (a *all) flush(ctx context.Context) bool {
+func (a *mergedWatch) flush(ctx context.Context) bool {
 	slices.SortStableFunc(a.pending, func(x, y *quoratev1.WatchResponse) int {
 		return x.Event.At.AsTime().Compare(y.Event.At.AsTime())
 	})
@@ -184,8 +186,8 @@ func (a *all) flush(ctx context.Context) bool {
 	return true
 }
 
-// ask asks one node for its events until ctx ends.
-func (a *all) ask(ctx context.Context, id quota.NodeID) {
+// poll asks one node for its events until ctx ends.
+func (a *mergedWatch) poll(ctx context.Context, id quota.NodeID) {
 	call := func(ctx context.Context, limit time.Duration, end bool) (*peerv1.CallEventsResult, error) {
 		ctx, cancel := context.WithTimeout(ctx, limit)
 		defer cancel()

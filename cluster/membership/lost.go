@@ -40,20 +40,20 @@ func (s *Service) Lost(id quota.NodeID, first quota.Incarnation) string {
 	return fmt.Sprintf(LostData+"node %q was a member with data and has returned without it: remove it and join it under a new name", id)
 }
 
-// founds reports whether this node creates missing groups: the nodes that the settings name do so
+// mayCreateGroups reports whether this node creates missing groups: the nodes that the settings name do so
 // before there is a membership. v must be the view with which opening the groups began: with a slow
 // disk, the membership may exist before the last group is open, and no other node would create it.
-func (s *Service) founds(v *View) bool { return !s.stored && !s.cfg.Join && !v.Table.Seeded() }
+func (s *Service) mayCreateGroups(v *View) bool { return !s.stored && !s.cfg.Join && !v.Table.Seeded() }
 
-// unsure reports whether this node has to ask the others before it creates groups.
-func (s *Service) unsure(v *View) bool {
-	return s.founds(v) && s.cfg.First == s.cfg.Incarnation && len(v.IDs) > 1
+// mustAskOthers reports whether this node has to ask the others before it creates groups.
+func (s *Service) mustAskOthers(v *View) bool {
+	return s.mayCreateGroups(v) && s.cfg.First == s.cfg.Incarnation && len(v.IDs) > 1
 }
 
-// found creates the groups if no other node knows this one from before: as soon as all nodes are
+// createGroups creates the groups if no other node knows this one from before: as soon as all nodes are
 // connected, or a majority has been for foundAfter. It returns false if this node is refused
 // or stops.
-func (s *Service) found(v *View) bool {
+func (s *Service) createGroups(v *View) bool {
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
 	var since time.Time // when a majority was first connected; zero if there is no majority
@@ -68,24 +68,24 @@ func (s *Service) found(v *View) bool {
 			s.barred.Store(&why)
 			return false
 		}
-		switch here := s.here(v); {
+		switch here := s.connectedCount(v); {
 		case 2*here <= len(v.IDs):
 			since = time.Time{}
 		case here == len(v.IDs) || !since.IsZero() && time.Since(since) >= foundAfter:
-			return s.openFirst(v)
+			return s.openGroups(v)
 		case since.IsZero():
 			since = time.Now()
 		}
 	}
 }
 
-// openFirst opens the groups and retries until it succeeds: a disk may be full for a while.
+// openGroups opens the groups and retries until it succeeds: a disk may be full for a while.
 // It returns false if the service stops.
-func (s *Service) openFirst(v *View) bool {
+func (s *Service) openGroups(v *View) bool {
 	for {
 		err := error(nil)
 		if s.node.Host().Group(raftgroup.MetaGroup) == nil {
-			err = s.node.OpenMeta(v, s.founds(v))
+			err = s.node.OpenMeta(v, s.mayCreateGroups(v))
 		}
 		if err == nil {
 			err = s.OpenMissing(v)
@@ -113,8 +113,8 @@ func (s *Service) refusedBy(v *View) string {
 	return ""
 }
 
-// here counts the connected nodes and this one.
-func (s *Service) here(v *View) (count int) {
+// connectedCount counts the connected nodes and this one.
+func (s *Service) connectedCount(v *View) (count int) {
 	for _, id := range v.IDs {
 		if id == s.cfg.Self || s.node.Net().Connected(id) {
 			count++
@@ -141,7 +141,7 @@ func (s *Service) watchRemoval() {
 			return
 		case now := <-tick.C:
 			switch {
-			case !s.unknown():
+			case !s.unknownToMost():
 				since = time.Time{}
 			case since.IsZero():
 				since = now
@@ -153,8 +153,8 @@ func (s *Service) watchRemoval() {
 	}
 }
 
-// unknown reports whether more than half of the others refuse this node as an unknown sender.
-func (s *Service) unknown() bool {
+// unknownToMost reports whether more than half of the others refuse this node as an unknown sender.
+func (s *Service) unknownToMost() bool {
 	others, unknown := 0, 0
 	for _, id := range s.View().IDs {
 		if id == s.cfg.Self {

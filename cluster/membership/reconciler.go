@@ -24,7 +24,7 @@ func (s *Service) wakeReconciler() {
 // reconcileAll applies the view to this node whenever it changes, until the service stops: it connects
 // to the peers in the view and opens the groups that the view places on this node.
 func (s *Service) reconcileAll() {
-	if v := s.View(); s.unsure(v) && !s.found(v) {
+	if v := s.View(); s.mustAskOthers(v) && !s.createGroups(v) {
 		return
 	}
 	for {
@@ -66,7 +66,7 @@ func (s *Service) OpenMissing(v *View) error {
 		slots <- struct{}{}
 		wg.Go(func() {
 			defer func() { <-slots }()
-			if err := s.node.OpenRange(v, id, s.founds(v)); err != nil {
+			if err := s.node.OpenRange(v, id, s.mayCreateGroups(v)); err != nil {
 				mu.Lock()
 				defer mu.Unlock()
 				errs = append(errs, err)

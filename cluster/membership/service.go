@@ -128,10 +128,10 @@ func (s *Service) now() time.Time { return time.Unix(0, int64(s.node.Now())) }
 // whether they know it from before, Open leaves the groups to the reconciler.
 func (s *Service) Open() error {
 	v := s.View()
-	if s.unsure(v) {
+	if s.mustAskOthers(v) {
 		return nil
 	}
-	if err := s.node.OpenMeta(v, s.founds(v)); err != nil {
+	if err := s.node.OpenMeta(v, s.mayCreateGroups(v)); err != nil {
 		return err
 	}
 	if err := s.OpenMissing(v); err != nil {

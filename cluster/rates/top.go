@@ -39,10 +39,10 @@ func (s *Reader) TopRates(ctx context.Context, req *quoratev1.TopRatesRequest) (
 	answers := []*peerv1.CallRatesResult{s.cfg.Replicas.Rates(ask)}
 	var mu sync.Mutex
 	var wg sync.WaitGroup
-	told := map[quota.NodeID]bool{} // the nodes asked, and whether they answered
+	answered := map[quota.NodeID]bool{} // the nodes asked, and whether they answered
 	for _, id := range s.node.Members() {
 		if id != s.cfg.Self {
-			told[id] = false
+			answered[id] = false
 		}
 	}
 	for _, id := range s.node.Up() {
@@ -53,21 +53,21 @@ func (s *Reader) TopRates(ctx context.Context, req *quoratev1.TopRatesRequest) (
 			}
 			mu.Lock()
 			defer mu.Unlock()
-			told[id] = true
+			answered[id] = true
 			answers = append(answers, c.GetRatesResult())
 		})
 	}
 	wg.Wait()
 	out := s.mergeRates(answers, ask)
 	out.Limits = mergeErrors(answers)
-	out.MembersCovered, out.MembersTotal, out.MissingMembers = int32(len(answers)), int32(len(told)+1), missing(told)
+	out.MembersCovered, out.MembersTotal, out.MissingMembers = int32(len(answers)), int32(len(answered)+1), missing(answered)
 	return out, nil
 }
 
 // missing returns the nodes that did not answer, sorted.
-func missing(told map[quota.NodeID]bool) []string {
+func missing(answered map[quota.NodeID]bool) []string {
 	var out []string
-	for id, ok := range told {
+	for id, ok := range answered {
 		if !ok {
 			out = append(out, string(id))
 		}

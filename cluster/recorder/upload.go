@@ -128,7 +128,7 @@ func (h *uploader) gather(now history.Second, alive []history.Process) {
 	for r := range quota.RangeID(h.service.cfg.Ranges) {
 		replica := h.service.node.Replica(r)
 		if m, due := replica.wantsList(now, r); due {
-			h.list(r, m, false)
+			h.listTopKeys(r, m, false)
 		}
 		lines, slots, term := replica.Lines(now, alive)
 		if lines == nil {
@@ -155,9 +155,9 @@ func (h *uploader) write(r quota.RangeID, lines *raftlogv1.HistoryLines, slots [
 	}
 }
 
-// list queues the most requested keys since the last list for the log, as the list of a minute. ends
+// listTopKeys queues the most requested keys since the last list for the log, as the list of a minute. ends
 // says that the range is handed over, or that the node stops.
-func (h *uploader) list(r quota.RangeID, m history.Minute, ends bool) {
+func (h *uploader) listTopKeys(r quota.RangeID, m history.Minute, ends bool) {
 	const atOnce = 128 // keys that are looked at while the ledger is locked
 	for more := true; more; {
 		more = false
@@ -362,7 +362,7 @@ func (h *uploader) Finish(ctx context.Context) {
 	now := Second(h.service.node.Now())
 	h.MeasureAll(now)
 	for r := range quota.RangeID(h.service.cfg.Ranges) {
-		h.list(r, now.Slot().Minute(), true)
+		h.listTopKeys(r, now.Slot().Minute(), true)
 	}
 	h.mu.Lock()
 	h.tally.End(now)
@@ -389,7 +389,7 @@ func (h *uploader) handOver(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, FinishLimit)
 	defer cancel()
 	for r := range quota.RangeID(h.service.cfg.Ranges) {
-		h.list(r, Second(h.service.node.Now()).Slot().Minute(), true)
+		h.listTopKeys(r, Second(h.service.node.Now()).Slot().Minute(), true)
 	}
 	unlisted := func() bool {
 		for r := range quota.RangeID(h.service.cfg.Ranges) {

@@ -96,7 +96,7 @@ type pipe struct {
 	reports peerproto.Reports
 	packed  []byte
 	live    uint64 // heap size in bytes after the last collection
-	answers answerRoom
+	answers answerBuffer
 	sum     pipeSum
 }
 

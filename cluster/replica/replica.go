@@ -107,15 +107,15 @@ func (s *Set) suspect(l *leader.Ledger, now quota.Time) {
 }
 
 // report books a report. ok is false if the ledger does not take the report, or there is nothing to
-// answer: the grant has no entries, and the report does not end a complete list. The grant's entries use
-// room while it lasts.
-func (r *Replica) report(in *quota.Report, room []quota.GrantEntry) (g quota.Grant, ok bool) {
+// answer: the grant has no entries, and the report does not end a complete list. The grant's entries are
+// in buf if it has the capacity.
+func (r *Replica) report(in *quota.Report, buf []quota.GrantEntry) (g quota.Grant, ok bool) {
 	r.mu.Lock()
-	return r.reportLocked(in, room)
+	return r.reportLocked(in, buf)
 }
 
 // reportLocked is report for a caller that holds r.mu; it unlocks r.mu.
-func (r *Replica) reportLocked(in *quota.Report, room []quota.GrantEntry) (g quota.Grant, ok bool) {
+func (r *Replica) reportLocked(in *quota.Report, buf []quota.GrantEntry) (g quota.Grant, ok bool) {
 	wants := false
 	var pushed []quota.Grant
 	func() {
@@ -124,7 +124,7 @@ func (r *Replica) reportLocked(in *quota.Report, room []quota.GrantEntry) (g quo
 			return
 		}
 		var err error
-		if g, err = r.ledger.ReportInto(room, r.set.cfg.Now(), in); err != nil {
+		if g, err = r.ledger.ReportInto(buf, r.set.cfg.Now(), in); err != nil {
 			r.set.cfg.Refused.Inc()
 			return
 		}

@@ -60,9 +60,9 @@ type intake struct {
 	copied int      // size of its reports in backlogs
 }
 
-// fits adds bytes to a sum that maxWaiting bounds. It returns false if there is no room. An empty sum
+// reserve adds bytes to a sum that maxWaiting bounds. It returns false if there is no room. An empty sum
 // takes anything, so that maxWaiting need not exceed the maximum size of a frame.
-func fits(sum *int, bytes int) bool {
+func reserve(sum *int, bytes int) bool {
 	if *sum > 0 && *sum+bytes > maxWaiting {
 		return false
 	}
@@ -70,12 +70,12 @@ func fits(sum *int, bytes int) bool {
 	return true
 }
 
-// copies reserves room for a report in a backlog, or releases it if bytes is negative. It returns false
+// reserveCopy reserves room for a report in a backlog, or releases it if bytes is negative. It returns false
 // if there is no room.
-func (in *intake) copies(bytes int) bool {
+func (in *intake) reserveCopy(bytes int) bool {
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	return fits(&in.copied, bytes)
+	return reserve(&in.copied, bytes)
 }
 
 // booked releases the room of booked frames.
@@ -89,7 +89,7 @@ func (in *intake) booked(bytes int) {
 func (in *intake) push(f []byte) (start, ok bool) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	if !fits(&in.bytes, len(f)) {
+	if !reserve(&in.bytes, len(f)) {
 		return false, false
 	}
 	in.frames = append(in.frames, f)
@@ -134,7 +134,7 @@ func (s *Set) OnReports(from quota.NodeID, packed []byte) {
 
 // batch holds frames that are booked together.
 type batch struct {
-	rooms   []*peerproto.Reports
+	buffers []*peerproto.Reports
 	reports []*quota.Report
 	entries int
 	bytes   int
@@ -147,23 +147,23 @@ func (s *Set) bookIntake(from quota.NodeID, in *intake) {
 		for s.unpack(&b, from, f); b.entries < maxUnpacked && in.more(); {
 			s.unpack(&b, from, in.next())
 		}
-		s.bookBatch(from, in, newest(b.reports))
-		for _, room := range b.rooms {
-			unpackRoom.Put(room)
+		s.bookBatch(from, in, dropSuperseded(b.reports))
+		for _, buf := range b.buffers {
+			unpackBuffers.Put(buf)
 		}
 		in.booked(b.bytes)
-		clear(b.rooms)
+		clear(b.buffers)
 		clear(b.reports)
-		b = batch{rooms: b.rooms[:0], reports: b.reports[:0]}
+		b = batch{buffers: b.buffers[:0], reports: b.reports[:0]}
 	}
 }
 
 // unpack adds the reports of a frame to the batch.
 func (s *Set) unpack(b *batch, from quota.NodeID, packed []byte) {
 	b.bytes += len(packed)
-	room := unpackRoom.Get().(*peerproto.Reports)
-	b.rooms = append(b.rooms, room)
-	reports, err := room.Unpack(from, packed)
+	buf := unpackBuffers.Get().(*peerproto.Reports)
+	b.buffers = append(b.buffers, buf)
+	reports, err := buf.Unpack(from, packed)
 	if err != nil {
 		s.cfg.Refused.Inc()
 		s.log.Debug("reports not read", "peer", from, "err", err)
@@ -177,8 +177,8 @@ func (s *Set) unpack(b *batch, from quota.NodeID, packed []byte) {
 
 // bookBatch books reports of another member, and sends the answers together.
 func (s *Set) bookBatch(from quota.NodeID, in *intake, reports []*quota.Report) {
-	answers := answerRooms.Get().(*answerRoom)
-	defer answerRooms.Put(answers)
+	answers := answerBuffers.Get().(*answerBuffer)
+	defer answerBuffers.Put(answers)
 	answers.reset()
 	out := make([]*quota.Grant, 0, len(reports))
 	for _, r := range reports {
@@ -198,17 +198,17 @@ func (s *Set) BookOwn(r *quota.Report) (g quota.Grant, ok bool) {
 	return s.book(s.intakes.get(s.cfg.Self), r, nil)
 }
 
-// book books a report and returns the answer, whose entries use room while it lasts. If the ledger is
+// book books a report and returns the answer, whose entries are in buf if it has the capacity. If the ledger is
 // busy, book puts the report into the backlog of its range and returns ok false; the answer comes later.
-func (s *Set) book(in *intake, report *quota.Report, room []quota.GrantEntry) (g quota.Grant, ok bool) {
+func (s *Set) book(in *intake, report *quota.Report, buf []quota.GrantEntry) (g quota.Grant, ok bool) {
 	r := s.Of(report.Range)
 	if r == nil {
 		return g, false
 	}
 	if !r.backlog.waits() && r.mu.TryLock() {
-		return r.reportLocked(report, room)
+		return r.reportLocked(report, buf)
 	}
-	if !in.copies(reportBytes(report)) {
+	if !in.reserveCopy(reportBytes(report)) {
 		s.stats.droppedReports.Inc()
 		return g, false
 	}
@@ -218,17 +218,17 @@ func (s *Set) book(in *intake, report *quota.Report, room []quota.GrantEntry) (g
 	return g, false
 }
 
-// unpackRoom pools memory for received reports.
-var unpackRoom = sync.Pool{New: func() any { return &peerproto.Reports{} }}
+// unpackBuffers pools memory for received reports.
+var unpackBuffers = sync.Pool{New: func() any { return &peerproto.Reports{} }}
 
-// answerRooms pools memory for answers.
-var answerRooms = sync.Pool{New: func() any { return &answerRoom{} }}
+// answerBuffers pools memory for answers.
+var answerBuffers = sync.Pool{New: func() any { return &answerBuffer{} }}
 
-// answerRoom is memory for the entries of all answers to one message.
-type answerRoom struct{ entries []quota.GrantEntry }
+// answerBuffer is memory for the entries of all answers to one message.
+type answerBuffer struct{ entries []quota.GrantEntry }
 
-// alloc returns room for n entries, valid until the next reset.
-func (r *answerRoom) alloc(n int) []quota.GrantEntry {
+// alloc returns an empty slice with capacity for n entries, valid until the next reset.
+func (r *answerBuffer) alloc(n int) []quota.GrantEntry {
 	from := len(r.entries)
 	if cap(r.entries)-from < n { // earlier allocations keep the old memory
 		r.entries, from = make([]quota.GrantEntry, 0, max(n, min(2*cap(r.entries), peerproto.MaxPacked))), 0
@@ -237,7 +237,7 @@ func (r *answerRoom) alloc(n int) []quota.GrantEntry {
 	return r.entries[from : from : from+n]
 }
 
-func (r *answerRoom) reset() { r.entries = r.entries[:0] }
+func (r *answerBuffer) reset() { r.entries = r.entries[:0] }
 
 // reportBytes returns the approximate size of a copied report, in bytes.
 func reportBytes(r *quota.Report) int {
@@ -305,24 +305,24 @@ func (r *Replica) bookBacklog() {
 			reports[i] = all[i].report
 		}
 		var grants []quota.Grant
-		for _, in := range newest(reports) {
+		for _, in := range dropSuperseded(reports) {
 			if g, ok := r.report(in, nil); ok {
 				grants = append(grants, g)
 			}
 		}
 		for i := range all {
-			all[i].in.copies(-reportBytes(all[i].report))
+			all[i].in.reserveCopy(-reportBytes(all[i].report))
 		}
 		r.set.deliver(grants)
 	}
 }
 
-// newest drops the reports that a later complete list of the same member makes redundant. A member
+// dropSuperseded drops the reports that a later complete list of the same member makes redundant. A member
 // sends such a list again to a new leader that does not answer in time; reading all copies would delay
 // a late leader even more. The remaining reports keep their order, in the same memory. Whatever only a
 // dropped report said is reported again, as if that report had been lost.
-func newest(reports []*quota.Report) []*quota.Report {
-	var lists map[reporter]*list
+func dropSuperseded(reports []*quota.Report) []*quota.Report {
+	var lists map[reporter]*fullList
 	for i := len(reports) - 1; i >= 0; i-- {
 		r := reports[i]
 		from := reporter{r.From, r.Range}
@@ -334,9 +334,9 @@ func newest(reports []*quota.Report) []*quota.Report {
 			}
 		case r.Full:
 			if lists == nil {
-				lists = map[reporter]*list{}
+				lists = map[reporter]*fullList{}
 			}
-			lists[from] = &list{first: r, missing: max(r.Parts, 1) - 1}
+			lists[from] = &fullList{first: r, missing: max(r.Parts, 1) - 1}
 		case l != nil && !l.precede(r):
 			delete(lists, from)
 		}
@@ -359,16 +359,16 @@ type reporter struct {
 	to   quota.RangeID
 }
 
-// list is the reports that make up one complete list of a member, read from the last one back.
-type list struct {
+// fullList is the reports that make up one complete list of a member, read from the last one back.
+type fullList struct {
 	first   *quota.Report // the earliest report seen so far
 	missing uint32        // number of reports before first
 }
 
-func (l *list) whole() bool { return l.missing == 0 }
+func (l *fullList) whole() bool { return l.missing == 0 }
 
 // precede adds r in front of the earliest report. It returns false if r is not part of the list.
-func (l *list) precede(r *quota.Report) bool {
+func (l *fullList) precede(r *quota.Report) bool {
 	if r.Seq != l.first.Seq-1 || r.Term != l.first.Term || r.Incarnation != l.first.Incarnation {
 		return false
 	}

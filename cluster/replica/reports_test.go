@@ -137,7 +137,7 @@ func TestNewestList(t *testing.T) {
 			}
 			all := append([]*quota.Report(nil), in...)
 			var got []int
-			for _, r := range newest(in) {
+			for _, r := range dropSuperseded(in) {
 				for i := range all {
 					if all[i] == r {
 						got = append(got, i)
