@@ -320,7 +320,7 @@ func (a *Aggregator) settle(now quota.Time, b *bucket, s *Settlement) bool {
 	past := min(late, s.Overdrawn)
 	beyond := b.spend(s.Overdrawn - past)
 	alone := min(s.Alone, beyond)
-	b.overdrawn(beyond - alone)
+	b.countOverdraft(beyond - alone)
 	b.over, b.overCutOff, b.charged = b.over.Count(past+alone), b.overCutOff.Count(alone), b.charged.Count(min(s.Charged, past+beyond))
 	b.refused, b.refunded = b.refused.Count(s.Refused), b.refunded.Count(s.Refunded)
 	b.estUsed += min(unreached, beyond)

@@ -36,7 +36,7 @@ func (a *Aggregator) Apply(now quota.Time, g quota.Grant) {
 	for i := range g.Entries {
 		e := &g.Entries[i]
 		if e.Incarnation != 0 {
-			a.settled(rt, e)
+			a.dropRecovered(rt, e)
 			continue
 		}
 		if e.Announced {
@@ -272,12 +272,12 @@ func (b *bucket) lowWater(rt *route, e *quota.GrantEntry) quota.Units {
 	if b.rate == 0 && b.limit().Ceiling == quota.Hard { // the leader's bucket gains nothing for use that it does not know
 		low = max(low, held/2)
 	}
-	return max(low, held-b.expected(e.Again))
+	return max(low, held-b.maxExpectedUse(e.Again))
 }
 
-// expected returns the most that a member uses until its next report, if its demand is what the leader expects: three
+// maxExpectedUse returns the most that a member uses until its next report, if its demand is what the leader expects: three
 // standard deviations of a Poisson count above the mean, and a few tokens. More is a surprise.
-func (b *bucket) expected(again time.Duration) quota.Units {
+func (b *bucket) maxExpectedUse(again time.Duration) quota.Units {
 	mean := float64(b.demand) * float64(again) * (1 / (float64(quota.Token) * float64(time.Second)))
 	return quota.RoundUnits((mean + 3*math.Sqrt(mean) + fewTokens) * float64(quota.Token))
 }

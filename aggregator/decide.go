@@ -354,7 +354,7 @@ func (b *bucket) overdraw(now quota.Time, t *attempt, l *quota.Limit, why quota.
 	cost := t.cost
 	beyond := b.spend(cost)
 	if why == quota.WhyEstimate {
-		b.overdrawn(beyond)
+		b.countOverdraft(beyond)
 	} else { // by the limit's when_cut_off
 		b.over, b.overCutOff = b.over.Count(beyond), b.overCutOff.Count(beyond)
 	}

@@ -138,8 +138,8 @@ func (a *Aggregator) recoveredAt() quota.Time {
 	return at
 }
 
-// settled drops counts of an earlier process that a leader has committed.
-func (a *Aggregator) settled(rt *route, e *quota.GrantEntry) {
+// dropRecovered drops counts of an earlier process that a leader has committed.
+func (a *Aggregator) dropRecovered(rt *route, e *quota.GrantEntry) {
 	l := &rt.recovered
 	id := recoveredKey{e.Key, e.Incarnation, e.Epoch}
 	i, ok := l.index[id]

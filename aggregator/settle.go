@@ -101,7 +101,7 @@ func (a *Aggregator) forceChargeBucket(now quota.Time, b *bucket, t *attempt) (w
 	beyond := quota.Units(0)
 	if !b.take(int64(cost), &a.urgent) {
 		beyond = b.spend(cost)
-		b.overdrawn(beyond)
+		b.countOverdraft(beyond)
 		b.charged = b.charged.Count(beyond)
 		b.est, b.estUsed = b.est.Plus(-cost), b.estUsed.Plus(cost)
 		a.markUrgent(b)

@@ -256,9 +256,9 @@ func (b *bucket) addHeld(u quota.Units) {
 	}
 }
 
-// overdrawn counts an overdraft. The leader does not know of it when it grants, so its grant may exceed what is left:
+// countOverdraft counts an overdraft. The leader does not know of it when it grants, so its grant may exceed what is left:
 // see repay.
-func (b *bucket) overdrawn(u quota.Units) { b.over, b.unpaid = b.over.Count(u), b.unpaid.Count(u) }
+func (b *bucket) countOverdraft(u quota.Units) { b.over, b.unpaid = b.over.Count(u), b.unpaid.Count(u) }
 
 // repay pays the overdraft since the last report out of held tokens, as far as these exceed the estimate: spent by
 // callers, they would be admitted in addition to the overdraft.

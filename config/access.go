@@ -38,7 +38,7 @@ func readPermissions(v Value) (out []string) {
 	all := access.Permissions()
 	v.Items(len(all), "["+access.AccountsRead+"]", func(item Value) {
 		var one string
-		if !item.scalar(oneOf(&one, itself, all...)) {
+		if !item.scalar(oneOf(&one, identity, all...)) {
 			return
 		}
 		if slices.Contains(out, one) {
@@ -59,7 +59,7 @@ func readConditions(v Value) (map[string]string, map[string]Value) {
 			var value string
 			s := bounded(&value, 0, account.MaxAtom)
 			if name == access.Self {
-				s = oneOf(&value, itself, "0", "1")
+				s = oneOf(&value, identity, "0", "1")
 			}
 			if v.scalar(s) {
 				out[name], at[name] = value, v

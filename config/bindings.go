@@ -13,11 +13,11 @@ func readBinding(v Value, _ []rbac.Binding) rbac.Binding {
 	before := v.Faults()
 	v.Fields(bindingExample, []Field{
 		{"identity", `identity: "client:ci", "user:*" for all of a kind, or "*" for anyone`, func(v Value) { v.scalar(bounded(&b.Identity, 1, rbac.MaxIdentity)) }},
-		{"role", "", func(v Value) { v.scalar(oneOf(&b.Role, itself, rbac.RoleNames()...)) }},
+		{"role", "", func(v Value) { v.scalar(oneOf(&b.Role, identity, rbac.RoleNames()...)) }},
 		{"permissions", "", func(v Value) {
 			v.Items(len(rbac.PermissionNames()), "[check]", func(one Value) {
 				var name string
-				if one.scalar(oneOf(&name, itself, rbac.PermissionNames()...)) {
+				if one.scalar(oneOf(&name, identity, rbac.PermissionNames()...)) {
 					b.Permissions = append(b.Permissions, name)
 				}
 			})

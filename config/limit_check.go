@@ -56,7 +56,7 @@ func (l *limitFile) checkTogether() {
 		name, what, _ := strings.Cut(rest, ": ")
 		namespace, limit, _ := strings.Cut(name, "/")
 		d, ok := l.drafts[quota.LimitName{Namespace: namespace, Limit: limit}]
-		if faulty && (!ok || l.unsure(&d.Limit, what)) {
+		if faulty && (!ok || l.mayFollowFromFault(&d.Limit, what)) {
 			continue
 		}
 		if !ok {
@@ -67,10 +67,10 @@ func (l *limitFile) checkTogether() {
 	}
 }
 
-// unsure reports whether an error between a limit and its parents may follow from a fault already
+// mayFollowFromFault reports whether an error between a limit and its parents may follow from a fault already
 // reported: a limit above it is faulty, or an entry of slas may be. For errors that do not concern
 // parents it returns true, because their own checks have reported them.
-func (l *limitFile) unsure(limit *quota.Limit, what string) bool {
+func (l *limitFile) mayFollowFromFault(limit *quota.Limit, what string) bool {
 	if field, _, _ := strings.Cut(what, ": "); field != "parent" && field != "floor" || limit.Namespace == quota.HTTPNamespace {
 		return true
 	}

@@ -46,8 +46,8 @@ func (l *limitFile) limitFields(d *draft) []Field {
 	return append(l.tierFields(&d.tier), []Field{
 		{"tiers", "", func(v Value) { l.tiers(d, v) }},
 		{"in_flight", "", func(v Value) { v.scalar(whole(&d.Burst, 0, quota.MaxTokens)) }},
-		{"unlimited", "", func(v Value) { v.scalar(yes()) }},
-		{"ban", "", func(v Value) { v.scalar(yes()) }},
+		{"unlimited", "", func(v Value) { v.scalar(onlyTrue()) }},
+		{"ban", "", func(v Value) { v.scalar(onlyTrue()) }},
 		{"ceiling", "", func(v Value) { v.scalar(oneOf(&d.Ceiling, quota.Ceiling.String, quota.Soft, quota.Hard)) }},
 		{"decide", "", func(v Value) { v.scalar(oneOf(&d.Decide, quota.Decide.String, quota.Decides()...)) }},
 		{"durable", "", func(v Value) { v.scalar(boolean(&d.Durable)) }},

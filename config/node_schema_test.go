@@ -113,7 +113,7 @@ func wantSchema(t *testing.T, name, want string, numbers bool) jsonObject {
 		return textOf(number(m[1]), number(m[2]))
 	case want == boolean(new(bool)).want:
 		return jsonObject{"type": "boolean"}
-	case want == yes().want:
+	case want == onlyTrue().want:
 		return jsonObject{"type": "boolean", "const": true}
 	case want == version().want:
 		return jsonObject{"type": "integer", "const": FormatVersion}

@@ -113,8 +113,8 @@ func (o *overrideFile) overrideFields(one *quota.Override, unlimited, ban *bool)
 		{"rate", "", func(v Value) { v.scalar(rate(&one.Rate)) }},
 		{"burst", "", func(v Value) { v.scalar(whole(&one.Burst, 0, quota.MaxTokens)) }},
 		{"scale", "", func(v Value) { v.scalar(scale(&one.Scale)) }},
-		{"unlimited", "", func(v Value) { *unlimited = v.scalar(yes()) }},
-		{"ban", "", func(v Value) { *ban = v.scalar(yes()) }},
+		{"unlimited", "", func(v Value) { *unlimited = v.scalar(onlyTrue()) }},
+		{"ban", "", func(v Value) { *ban = v.scalar(onlyTrue()) }},
 		{"expires", "", func(v Value) { v.scalar(expires(&one.Expires, o.now)) }},
 		{"comment", "", func(v Value) { v.scalar(bounded(&one.Comment, 0, quota.MaxCommentLen)) }},
 	}

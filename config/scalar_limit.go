@@ -81,8 +81,8 @@ func boolean(to *bool) scalar {
 	}).plain()
 }
 
-// yes reads a field whose only valid value is true.
-func yes() scalar {
+// onlyTrue reads a field whose only valid value is true.
+func onlyTrue() scalar {
 	return matching(new(string), "true, or left out", func(text string) bool { return text == "true" }).plain()
 }
 

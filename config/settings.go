@@ -42,7 +42,7 @@ func (n *Node) settings() []setting {
 		{path: "max_keys", scalar: whole(&n.MaxKeys, 1, 100_000_000)},
 		{path: "idle", scalar: duration(&n.Idle, time.Second, 7*24*time.Hour)},
 		{path: "log.level", scalar: oneOf(&n.Log.Level, levelWord, slog.LevelDebug, slog.LevelInfo, slog.LevelWarn, slog.LevelError)},
-		{path: "log.format", scalar: oneOf(&n.Log.Format, itself, "text", "json")},
+		{path: "log.format", scalar: oneOf(&n.Log.Format, identity, "text", "json")},
 		{path: "raft.heartbeat", scalar: duration(&n.Raft.Heartbeat, 20*time.Millisecond, time.Minute)},
 		{path: "raft.election", scalar: duration(&n.Raft.Election, 20*time.Millisecond, time.Minute)},
 		{path: "raft.lease", scalar: duration(&n.Raft.Lease, 10*time.Millisecond, time.Minute)},
@@ -55,7 +55,7 @@ func (n *Node) settings() []setting {
 		{path: "advertise", scalar: host(&n.Advertise)},
 		{path: "dead_after", scalar: durationOrNever(&n.DeadAfter, time.Second, 30*24*time.Hour)},
 		{path: "linger", scalar: duration(&n.Linger, 0, time.Minute)},
-		{path: "tls.mode", scalar: oneOf(&n.TLS.Mode, itself, TLSAuto, TLSOff)},
+		{path: "tls.mode", scalar: oneOf(&n.TLS.Mode, identity, TLSAuto, TLSOff)},
 		{path: "tls.ca", scalar: filePath(&n.TLS.CA)},
 		{path: "tls.cert", scalar: filePath(&n.TLS.Cert)},
 		{path: "tls.key", scalar: filePath(&n.TLS.Key)},
@@ -65,7 +65,7 @@ func (n *Node) settings() []setting {
 		{path: "listen.hosts", scalar: hostNames(&n.Hosts)},
 		{path: "protocols.envoy_rls", scalar: onOff(&n.Protocols.EnvoyRLS)},
 		{path: "protocols.envoy_rls_config", scalar: filePath(&n.Protocols.EnvoyRLSConfig)},
-		{path: "protocols.envoy_rls_headers", scalar: oneOf(&n.Protocols.EnvoyRLSHeaders, itself, HeadersIETF, HeadersLegacy, HeadersBoth, HeadersNone)},
+		{path: "protocols.envoy_rls_headers", scalar: oneOf(&n.Protocols.EnvoyRLSHeaders, identity, HeadersIETF, HeadersLegacy, HeadersBoth, HeadersNone)},
 		{path: "protocols.envoy_rls_overrides", scalar: onOff(&n.Protocols.EnvoyRLSOverrides)},
 		{path: "protocols.envoy_rlqs", scalar: onOff(&n.Protocols.EnvoyRLQS)},
 		{path: "protocols.gubernator", scalar: onOff(&n.Protocols.Gubernator)},
@@ -78,7 +78,7 @@ func (n *Node) settings() []setting {
 		{path: "history.minutes", scalar: duration(&n.History.Minutes, 24*time.Hour, 2*365*24*time.Hour)},
 		{path: "history.hours", scalar: duration(&n.History.Hours, 24*time.Hour, 10*365*24*time.Hour)},
 		{path: "history.max_mib", scalar: whole(&n.History.MaxMiB, 16, 1<<20)},
-		{path: "auth.mode", scalar: oneOf(&n.Auth.Mode, itself, AuthAuto, AuthOn, AuthOff)},
+		{path: "auth.mode", scalar: oneOf(&n.Auth.Mode, identity, AuthAuto, AuthOn, AuthOff)},
 		{path: "auth.oidc.issuer", scalar: bounded(&n.Auth.OIDC.Issuer, 1, maxIssuer)},
 		{path: "auth.oidc.audience", scalar: bounded(&n.Auth.OIDC.Audience, 1, maxIssuer)},
 		{path: "auth.oidc.identity_claim", scalar: bounded(&n.Auth.OIDC.IdentityClaim, 1, quota.MaxNameLen)},
@@ -96,7 +96,7 @@ func (n *Node) Set(path, text string) error {
 	return all[i].set(text)
 }
 
-func itself(s string) string { return s }
+func identity(s string) string { return s }
 
 func levelWord(l slog.Level) string { return strings.ToLower(l.String()) }
 

@@ -282,7 +282,9 @@ func (v Value) Number(to *float64, low, high float64) bool {
 func (v Value) Bool(to *bool) bool { return v.scalar(boolean(to)) }
 
 // OneOf reads one of two or more words.
-func (v Value) OneOf(to *string, words ...string) bool { return v.scalar(oneOf(to, itself, words...)) }
+func (v Value) OneOf(to *string, words ...string) bool {
+	return v.scalar(oneOf(to, identity, words...))
+}
 
 // Limit reads a limit in the form of a limit file, sets its name, and checks it. It returns false
 // if the limit is not valid.

@@ -32,8 +32,8 @@ const (
 	maxAnnounced = 256
 )
 
-// regains returns the time until a bucket of this level, below a token, has a token without requests.
-func (b *bucket) regains(now quota.Time, level quota.Units) time.Duration {
+// timeToToken returns the time until a bucket of this level, below a token, has a token without requests.
+func (b *bucket) timeToToken(now quota.Time, level quota.Units) time.Duration {
 	if level >= quota.Token {
 		return 0
 	}
@@ -59,12 +59,12 @@ func (l *Ledger) announce(now quota.Time, b *bucket) {
 		}
 		b.announced = 0
 	} else {
-		if l.announcing.len() >= maxAnnouncing || b.regains(now, level) < announceFor {
+		if l.announcing.len() >= maxAnnouncing || b.timeToToken(now, level) < announceFor {
 			return
 		}
 		b.advance(now)
 		level = b.level()
-		wait := b.regains(now, level)
+		wait := b.timeToToken(now, level)
 		if wait < announceFor || l.aside(now, b) > 0 {
 			return
 		}
@@ -107,7 +107,7 @@ func (l *Ledger) introduce(now quota.Time, id quota.NodeID) {
 		})
 	}
 	for _, k := range l.usedUp {
-		if b := l.unopened(now, k); b != nil && b.limit.Ceiling == quota.Soft && announces(b) && b.regains(now, b.level()) >= announceFor {
+		if b := l.unopened(now, k); b != nil && b.limit.Ceiling == quota.Soft && announces(b) && b.timeToToken(now, b.level()) >= announceFor {
 			entries = append(entries, l.announcement(b))
 		}
 	}

@@ -61,7 +61,7 @@ func (l *Ledger) awaitsLog(now quota.Time, b *bucket, q *quota.Ask) bool {
 	}
 	b.own.short, b.own.unwritten = b.own.short.Plus(q.Cost), true
 	if b.dirty = true; len(b.own.pending) == 0 {
-		l.want(b)
+		l.requestCheckpoint(b)
 	}
 	return true
 }
@@ -89,7 +89,7 @@ func (b *bucket) promiseOwn(now quota.Time, seq quota.Seq, kl *quota.KeyLevel) {
 	}
 	p := ownPromise{seq: seq, high: s.given.Plus(need), until: now.Add(answersFor)}
 	kl.Answers, kl.AnswersUntil = need, max(s.until, p.until)
-	full := b.unused()
+	full := b.unusedMeter()
 	full.Add(-need)
 	kl.FullAt = max(kl.FullAt, p.until.Add(full.ResetAfter(now, &b.tier)+MaxOffset))
 	s.short, s.pending = 0, append(s.pending, p)
@@ -119,7 +119,7 @@ func (b *bucket) restoreAnswers(now quota.Time, kl *quota.KeyLevel) {
 // below 0; what is below goes back to the pool.
 func (b *bucket) endAnswers(now quota.Time) {
 	if s := &b.own; s.earlier > 0 && now >= s.until {
-		if owed := -b.pool.Level().Plus(b.returns()); owed > 0 && !b.forced {
+		if owed := -b.pool.Level().Plus(b.returnableTokens()); owed > 0 && !b.forced {
 			b.pool.Add(min(owed, s.earlier))
 		}
 		s.earlier = 0

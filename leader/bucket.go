@@ -162,7 +162,7 @@ func (b *bucket) refillPool(now quota.Time, standing quota.Units) {
 	b.dropReturnsOfDead(was)
 	b.noteOverflow(now, before)
 	if b.recordsRooms() {
-		b.rooms.note(now, max(0, full-b.pool.Level()-max(0, b.returns()-b.answered()-standing)))
+		b.rooms.note(now, max(0, full-b.pool.Level()-max(0, b.returnableTokens()-b.answered()-standing)))
 	}
 	b.pool.Add(-withheld)
 	switch {
@@ -207,12 +207,12 @@ func (b *bucket) roll(now quota.Time) {
 	// The counts of a dead process belong to no current window. A process that was only silent
 	// repeats them when it reports again, so the allocation is kept as long as those of silent
 	// members.
-	b.allocations = slices.DeleteFunc(b.allocations, func(al allocation) bool { return al.dead && now.Sub(al.log().diedAt) > remember })
+	b.allocations = slices.DeleteFunc(b.allocations, func(al allocation) bool { return al.dead && now.Sub(al.log().diedAt) > rememberSilent })
 }
 
-// rates reports whether members may get a refill rate. Windows are divided by tokens only, since a
+// mayHaveRates reports whether members may get a refill rate. Windows are divided by tokens only, since a
 // rate would outlast them. Where the leader decides, the refill belongs to the waiting callers.
-func (b *bucket) rates() bool {
+func (b *bucket) mayHaveRates() bool {
 	return b.tier.Kind == quota.TokenBucket && !b.limit.AsksLeader()
 }
 
@@ -313,7 +313,7 @@ func (b *bucket) admit(now quota.Time, r *quota.Report, e *quota.ReportEntry) *a
 	if al == nil {
 		al = b.addAllocation(allocation{openState: openState{node: r.From, inc: r.Incarnation}})
 	}
-	b.wakeBy(now.Add(max(remember, b.inFlightLease())))
+	b.wakeBy(now.Add(max(rememberSilent, b.inFlightLease())))
 	al.begin(now, e)
 	al.overflowed = b.overflowed
 	if b.endures() {
@@ -432,7 +432,7 @@ func (b *bucket) close(now quota.Time, al *allocation, e *quota.ReportEntry, ack
 	b.wakeBy(now.Add(linger))
 	al.unplan()
 	b.advance(now)
-	*g = quota.GrantEntry{Key: b.key, Epoch: e.Epoch, Ack: ack, Level: b.levelFor(al, b.level()), Others: b.others(al), Closed: true, Saved: min(al.saved, quota.Most)}
+	*g = quota.GrantEntry{Key: b.key, Epoch: e.Epoch, Ack: ack, Level: b.levelFor(al, b.level()), Others: b.othersDemand(al), Closed: true, Saved: min(al.saved, quota.Most)}
 	if b.endures() && (al.saved < e.Used.Plus(e.Overdrawn) || al.mayUseMore() || al.unreported() > 0) {
 		al.grants++
 		g.Closed, g.Seq, g.Again = false, al.grants, unsavedAgain

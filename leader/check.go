@@ -89,7 +89,7 @@ func (b *bucket) check(now quota.Time, later bool) error {
 	switch {
 	case b.pool.Level().Plus(standing).Plus(inFlight).Plus(-b.unseen(now, nil, b.level())) > burst:
 		return fmt.Errorf("pool %d + standing %d + in flight %d exceed the burst of %d", b.pool.Level(), standing, inFlight, burst)
-	case b.rates() && (!later || b.limit.Ceiling == quota.Hard) && charged > b.limit.Rate.PerSecond():
+	case b.mayHaveRates() && (!later || b.limit.Ceiling == quota.Hard) && charged > b.limit.Rate.PerSecond():
 		return fmt.Errorf("charged rates of %d exceed the limit's %d", charged, b.limit.Rate.PerSecond())
 	}
 	return nil

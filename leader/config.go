@@ -46,6 +46,6 @@ func (c Config) WithDefaults() Config {
 	return c
 }
 
-// remember is how long a silent allocation is kept, so that a report that is delayed or repeated
+// rememberSilent is how long a silent allocation is kept, so that a report that is delayed or repeated
 // after a long partition is still settled exactly once.
-const remember = time.Minute
+const rememberSilent = time.Minute

@@ -61,7 +61,7 @@ func (b *bucket) deficitSeconds() float64 {
 // tracksDeficit reports whether deficits change rates and levels: under soft, where members
 // overdraw, while tokens are scarce. Under hard they only order the members that get tokens.
 func (b *bucket) tracksDeficit() bool {
-	return b.limit.Ceiling == quota.Soft && b.rates() && !math.IsInf(b.waterLevel, 1)
+	return b.limit.Ceiling == quota.Soft && b.mayHaveRates() && !math.IsInf(b.waterLevel, 1)
 }
 
 // withDeficit is the share of the rate, plus the deficit over its time constant, up to twice the
@@ -108,12 +108,12 @@ func (b *bucket) overdrew(al *allocation) bool {
 		return false
 	}
 	part := b.fairOf(al) * b.deficitSeconds()
-	return al.deficit < -byChance*math.Sqrt(part*b.batchSize())
+	return al.deficit < -chanceDeviations*math.Sqrt(part*b.batchSize())
 }
 
-// byChance is the number of standard deviations of a count by which use may exceed the share
+// chanceDeviations is the number of standard deviations of a count by which use may exceed the share
 // without consequence.
-const byChance = 2
+const chanceDeviations = 2
 
 // expectedUse is what the member will probably use of its tokens until it reports again, at most its
 // share.
@@ -165,7 +165,7 @@ func (l *Ledger) reservedBefore(now quota.Time, b *bucket, al *allocation) (sum 
 // order of arrival alone, each member would be served by how often it asks. Where reports have not
 // shown al's demand yet, its share is unknown and it leaves nothing.
 func (l *Ledger) keptFromAsker(b *bucket, al *allocation) quota.Units {
-	if !b.central || !b.rates() || al == nil || al.live == 0 {
+	if !b.central || !b.mayHaveRates() || al == nil || al.live == 0 {
 		return 0
 	}
 	if tried, _ := al.displayRates(al.reported); min(al.live, tried) < b.waterLevel && al.deficit >= 0 {

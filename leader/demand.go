@@ -24,18 +24,18 @@ type dispersion struct {
 }
 
 const (
-	// forget is the part of the sums that a sample displaces.
-	forget = 1.0 / 128
-	// ones is the prior: the number of requests of one token that the sums start with.
-	ones = 8
-	// fewest is the index below which counts pass as Poisson: the estimate for a real Poisson
+	// sampleDecay is the part of the sums that a sample displaces.
+	sampleDecay = 1.0 / 128
+	// priorRequests is the prior: the number of requests of one token that the sums start with.
+	priorRequests = 8
+	// poissonIndex is the index below which counts pass as Poisson: the estimate for a real Poisson
 	// process strays that far.
-	fewest = 2
-	// outlier bounds a sample, as a multiple of its expectation. A valid sample of rare batches is
+	poissonIndex = 2
+	// maxSampleFactor bounds a sample, as a multiple of its expectation. A valid sample of rare batches is
 	// three times the expectation; a much larger one is demand that moved.
-	outlier = 12
-	// largest bounds the estimate, so that one outlier cannot hide all surges.
-	largest = 1 << 10
+	maxSampleFactor = 12
+	// maxBatchTokens bounds the estimate, so that one outlier cannot hide all surges.
+	maxBatchTokens = 1 << 10
 )
 
 // add adds a sample: three neighbouring counts of a member, in tokens.
@@ -43,21 +43,21 @@ func (d *dispersion) add(a, b, c float64) {
 	if a+b+c == 0 {
 		return
 	}
-	strange := outlier * d.index() * (a + b + c) / 3
+	strange := maxSampleFactor * d.index() * (a + b + c) / 3
 	d.typical = 0
-	d.variance += min(max((b-a)*(b-c), -strange), strange) - forget*d.variance
-	d.mean += b - forget*d.mean
+	d.variance += min(max((b-a)*(b-c), -strange), strange) - sampleDecay*d.variance
+	d.mean += b - sampleDecay*d.mean
 }
 
 func (d *dispersion) index() float64 {
-	return min(max((d.variance+ones)/(d.mean+ones), 1), largest)
+	return min(max((d.variance+priorRequests)/(d.mean+priorRequests), 1), maxBatchTokens)
 }
 
 // size returns the size of a typical batch in Units, from one token to largest tokens.
 func (d *dispersion) size() float64 {
 	if d.typical == 0 {
 		size := d.index()
-		if size < fewest {
+		if size < poissonIndex {
 			size = 1
 		}
 		d.typical = size * float64(quota.Token)

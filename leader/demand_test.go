@@ -78,8 +78,8 @@ func TestDispersionBounds(t *testing.T) {
 	var d dispersion
 	for range 1000 {
 		d.add(0, 1e12, 0)
-		if size := d.size(); size < float64(quota.Token) || size > largest*float64(quota.Token) || math.IsNaN(size) {
-			t.Fatalf("clumps of %v Units; want 1 to %d tokens", size, largest)
+		if size := d.size(); size < float64(quota.Token) || size > maxBatchTokens*float64(quota.Token) || math.IsNaN(size) {
+			t.Fatalf("clumps of %v Units; want 1 to %d tokens", size, maxBatchTokens)
 		}
 	}
 	d = dispersion{}

@@ -11,20 +11,20 @@ import (
 // The constants of the division. Each was chosen by the accuracy tests in
 // internal/sim; docs/ARCHITECTURE.md has the figures.
 const (
-	// ahead is how many intervals of demand a member is granted: more than one, so that a late
+	// grantIntervals is how many intervals of demand a member is granted: more than one, so that a late
 	// report does not starve it.
-	ahead = 1.5
+	grantIntervals = 1.5
 	// deviations is how many standard deviations of a count are granted on top.
 	deviations = fairshare.Deviations
-	// repay is the time within which debt is paid back.
-	repay = 500 * time.Millisecond
-	// calm is how many sync intervals a member may be silent when its use is far below the limit.
-	calm = 10
-	// calmShare is the part of the burst that a calm member uses at most in that time.
-	calmShare = 0.05
-	// spare is the part of the pool beyond all expected demand that is granted under hard, where
+	// debtRepayTime is the time within which debt is paid back.
+	debtRepayTime = 500 * time.Millisecond
+	// maxQuietIntervals is how many sync intervals a member may be silent when its use is far below the limit.
+	maxQuietIntervals = 10
+	// quietShare is the part of the burst that such a member may use in that time.
+	quietShare = 0.05
+	// surplusPart is the part of the pool beyond all expected demand that is granted under hard, where
 	// members cannot overdraw for a surge.
-	spare = 0.7
+	surplusPart = 0.7
 )
 
 // terms are the inputs of one division, in Units. They are floats because they are estimates, and
@@ -71,7 +71,7 @@ func (l *Ledger) grant(now quota.Time, b *bucket, al *allocation, e *quota.Repor
 		}
 		l.setCap(b, al, t, tokens)
 		if b.promises() {
-			tokens, lease = l.promised(now, b, al, tokens, capped)
+			tokens, lease = l.limitToPromise(now, b, al, tokens, capped)
 		}
 	}
 	al.reportWithin = again
@@ -146,7 +146,7 @@ func (l *Ledger) grantAt(now quota.Time, b *bucket, al *allocation, tokens, leve
 	*g = quota.GrantEntry{
 		Key: b.key, Epoch: al.epoch, Seq: al.grants, Central: b.central,
 		Tokens: tokens, Rate: al.rate, Cap: min(al.cap, quota.Most), Lease: al.lease.Sub(now), Saved: min(al.saved, quota.Most),
-		Level: b.levelFor(al, level), Others: b.others(al), Free: max(b.pool.Level(), l.lendable(b, al)), Unseen: b.unseen(now, al, level), Aside: l.aside(now, b), Again: al.reportWithin,
+		Level: b.levelFor(al, level), Others: b.othersDemand(al), Free: max(b.pool.Level(), l.lendable(b, al)), Unseen: b.unseen(now, al, level), Aside: l.aside(now, b), Again: al.reportWithin,
 	}
 	b.addWindow(g)
 }
@@ -157,9 +157,9 @@ func (l *Ledger) weigh(now quota.Time, b *bucket, al *allocation) terms {
 	t := terms{rate: float64(b.gainPerSecond()), burst: float64(b.limit.BurstUnits()), mine: al.demand, least: float64(quota.Token), margin: float64(quota.Token)}
 	avail := t.rate
 	if level := float64(b.pool.Level()); level < 0 && t.rate > 0 {
-		avail = max(0, t.rate+level/repay.Seconds())
-	} else if !b.rates() { // only the present level can be divided
-		avail += max(0, level) / (ahead * l.cfg.Sync.Seconds())
+		avail = max(0, t.rate+level/debtRepayTime.Seconds())
+	} else if !b.mayHaveRates() { // only the present level can be divided
+		avail += max(0, level) / (grantIntervals * l.cfg.Sync.Seconds())
 	}
 	for i := range b.allocations {
 		o := &b.allocations[i]
@@ -197,15 +197,15 @@ func (l *Ledger) reportInterval(t terms) time.Duration {
 	if t.total <= 0 || t.contended() {
 		return l.cfg.Sync
 	}
-	quiet := time.Duration(calmShare * t.burst / t.total * float64(time.Second))
-	n := min(max(quiet/l.cfg.Sync, 1), calm)
+	quiet := time.Duration(quietShare * t.burst / t.total * float64(time.Second))
+	n := min(max(quiet/l.cfg.Sync, 1), maxQuietIntervals)
 	return n * l.cfg.Sync
 }
 
 // setRate sets the member's rate to its fair share, as far as the rates charged to others leave
 // room. It reports whether the rate is too small because others are charged.
 func (l *Ledger) setRate(b *bucket, al *allocation, t terms) (short bool) {
-	if !b.rates() {
+	if !b.mayHaveRates() {
 		al.rate = 0
 		return false
 	}
@@ -221,11 +221,11 @@ func (l *Ledger) setRate(b *bucket, al *allocation, t terms) (short bool) {
 		rate = 0
 	}
 	al.rate = max(0, rate)
-	return float64(al.rate) < enough*min(want, t.fair)
+	return float64(al.rate) < recallBelow*min(want, t.fair)
 }
 
-// enough is the part of a fair share below which others are recalled.
-const enough = 0.8
+// recallBelow is the part of a fair share below which others are recalled.
+const recallBelow = 0.8
 
 // tokens returns what the member gets out of the pool, and by how much that falls short of its expected
 // need: under hard, where others may hold more than they need, and while a share is less than a token an
@@ -236,7 +236,7 @@ func (l *Ledger) tokens(now quota.Time, b *bucket, al *allocation, e *quota.Repo
 	}
 	pool := float64(max(0, b.pool.Level()))
 	const token = float64(quota.Token)
-	horizon := ahead * again.Seconds()
+	horizon := grantIntervals * again.Seconds()
 	need := t.mine * horizon
 	need += deviations * math.Sqrt(need*t.margin)
 	need = max(need, float64(e.Want))
@@ -247,7 +247,7 @@ func (l *Ledger) tokens(now quota.Time, b *bucket, al *allocation, e *quota.Repo
 	part := min(want, fairPart(pool, t, horizon, max(token, min(float64(e.Want), t.least))))
 	if b.limit.Ceiling == quota.Hard {
 		if left := pool - part - t.total*horizon; left > 0 {
-			part += left * spare * t.part(token/l.cfg.Sync.Seconds(), len(l.members))
+			part += left * surplusPart * t.part(token/l.cfg.Sync.Seconds(), len(l.members))
 		}
 		room := l.capRoom(b, al)
 		if al.rate > 0 && t.total*horizon > pool {
@@ -342,7 +342,7 @@ func (s *capRooms) of(l *Ledger, al *allocation) float64 {
 // caps of others, within the burst.
 func (l *Ledger) setCap(b *bucket, al *allocation, t terms, tokens quota.Units) {
 	base := b.holds(al) + tokens
-	want := base + accrued(al.rate, time.Duration(ahead*float64(l.cfg.Sync))) + quota.Token
+	want := base + accrued(al.rate, time.Duration(grantIntervals*float64(l.cfg.Sync))) + quota.Token
 	limit := max(base, quota.RoundUnits(t.burst*t.weight))
 	if b.limit.Ceiling == quota.Hard {
 		limit = min(limit, b.limit.BurstUnits()-othersCap(b, al))

@@ -198,10 +198,10 @@ func (al *allocation) promisedBounds(now quota.Time) (tokens, rate, most quota.U
 	return max(0, tokens), rate, most, until
 }
 
-// promised reduces the result of a division for al to what is promised: tokens, lease, and al's
+// limitToPromise reduces the result of a division for al to what is promised: tokens, lease, and al's
 // rate and cap. capped is the previous al.capped. If that is less than planned, the next checkpoint
 // promises more. It is requested at once, unless the member has plenty until it comes.
-func (l *Ledger) promised(now quota.Time, b *bucket, al *allocation, tokens, capped quota.Units) (quota.Units, quota.Time) {
+func (l *Ledger) limitToPromise(now quota.Time, b *bucket, al *allocation, tokens, capped quota.Units) (quota.Units, quota.Time) {
 	room, rate, top, until := al.promisedBounds(now)
 	unacked := al.unackedTokens
 	most := max(capped, al.held).Plus(unacked)
@@ -226,7 +226,7 @@ func (l *Ledger) promised(now quota.Time, b *bucket, al *allocation, tokens, cap
 	if al.log().planned.short {
 		b.dirty = true
 		if !b.hasPlenty(al, got) && len(al.log().pending) == 0 && !l.catchingUp {
-			l.want(b)
+			l.requestCheckpoint(b)
 		}
 	}
 	return got, lease
@@ -241,8 +241,8 @@ func (b *bucket) hasPlenty(al *allocation, tokens quota.Units) bool {
 	return b.tier.Kind == quota.TokenBucket && float64(b.holds(al).Plus(tokens)) >= plenty*need
 }
 
-// foresee is how long a promise should last: two checkpoints and their duration.
-const foresee = 2 * time.Second
+// promiseTime is how long a promise should last: two checkpoints and their duration.
+const promiseTime = 2 * time.Second
 
 // promise returns what the next checkpoint promises the member: what it has, and its expected need
 // until the checkpoint after that. A restored allocation gets no more than it had: its member may have
@@ -252,12 +252,12 @@ func (b *bucket) promise(now quota.Time, al *allocation, lease time.Duration) pr
 	p := promise{at: now, total: al.used.Plus(al.over), rate: al.charged, cap: max(al.maxHeld(), min(al.out, al.capped)), until: max(now, al.lease)}
 	head := quota.Units(0)
 	if !al.dead && !al.closed && !al.restored {
-		need := quota.RoundUnits(min(al.demand, al.live*2+1) * foresee.Seconds())
+		need := quota.RoundUnits(min(al.demand, al.live*2+1) * promiseTime.Seconds())
 		need = min(need, max(0, b.pool.Level())) // the rate covers the rest
 		head = min(burst, max(need, 2*al.log().planned.tokens, burst/16, 4*quota.Token))
 		p.rate = max(p.rate, min(b.limit.Rate.PerSecond(), al.log().planned.rate+al.log().planned.rate/2))
 		p.cap = max(p.cap, min(burst, max(2*al.log().planned.cap, al.maxHeld().Plus(head))))
-		p.until = max(p.until, now.Add(lease+foresee))
+		p.until = max(p.until, now.Add(lease+promiseTime))
 	}
 	p.high = p.total.Plus(al.out).Plus(head)
 	return p

@@ -54,7 +54,7 @@ func (l *Ledger) beginImplicitGrant(now quota.Time, b *bucket, logged quota.Unit
 	if l.first || taken == 0 {
 		return
 	}
-	since := now.Add(-refills(b, taken))
+	since := now.Add(-refillTime(b, taken))
 	for _, id := range slices.Sorted(maps.Keys(l.members)) {
 		switch m := l.members[id]; {
 		case m.gone && m.goneAt < since, m.reported && m.useKnownSince < since:
@@ -67,9 +67,9 @@ func (l *Ledger) beginImplicitGrant(now quota.Time, b *bucket, logged quota.Unit
 	}
 }
 
-// refills is the age at which the use of an implicit grant no longer matters, because the bucket
+// refillTime is the age at which the use of an implicit grant no longer matters, because the bucket
 // has refilled it.
-func refills(b *bucket, taken quota.Units) time.Duration {
+func refillTime(b *bucket, taken quota.Units) time.Duration {
 	return b.limit.Rate.TimeFor(taken) + leaseSlack
 }
 
@@ -80,7 +80,7 @@ func (b *bucket) settleOutstanding(now quota.Time, id quota.NodeID, m *member) {
 		if c.node != id {
 			return false
 		}
-		if !m.gone && m.useKnownSince < now.Add(-refills(b, c.tokens)) {
+		if !m.gone && m.useKnownSince < now.Add(-refillTime(b, c.tokens)) {
 			b.pool.Add(c.tokens)
 		}
 		return true

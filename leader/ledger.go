@@ -130,7 +130,7 @@ func New(cfg Config, id quota.RangeID, term quota.Term, self quota.NodeID, nodes
 		l.members[n] = &member{}
 	}
 	for _, kl := range levels {
-		l.keep(&savedLevel{KeyLevel: kl})
+		l.saveLevel(&savedLevel{KeyLevel: kl})
 		if kl.Level < quota.Token && len(l.usedUp) < maxAnnounced {
 			l.usedUp = append(l.usedUp, kl.Key)
 		}
@@ -138,8 +138,8 @@ func New(cfg Config, id quota.RangeID, term quota.Term, self quota.NodeID, nodes
 	return l
 }
 
-// keep stores the level of a key without a bucket, until it would be full.
-func (l *Ledger) keep(kl *savedLevel) {
+// saveLevel stores the level of a key without a bucket, until it would be full.
+func (l *Ledger) saveLevel(kl *savedLevel) {
 	l.saved[kl.Key] = kl
 	l.expiry.push(kl)
 }
@@ -290,7 +290,7 @@ func (l *Ledger) bookEntry(now quota.Time, r *quota.Report, e *quota.ReportEntry
 	if e.Final {
 		b.close(now, al, e, r.Seq, g)
 		if !g.Closed && e.Want > 0 { // its callers wait: it closes the key only to begin a new epoch
-			l.want(b)
+			l.requestCheckpoint(b)
 		}
 		return true
 	}
@@ -568,7 +568,7 @@ func (l *Ledger) relimit(now quota.Time, b *bucket, limits *quota.Limits) {
 		tier := b.tier
 		kl := b.keyLevel(now)
 		kl.Applied = now
-		l.keep(&savedLevel{kl, &tier})
+		l.saveLevel(&savedLevel{kl, &tier})
 		l.drop(b)
 		return
 	case limit.Equal(b.limit):
@@ -597,7 +597,7 @@ func (l *Ledger) Reset(now quota.Time, k quota.Key) {
 	for i := range b.allocations {
 		b.allocations[i].resetSinceReport = true
 	}
-	b.env = newEnvelope(b.unused(), now)
+	b.env = newEnvelope(b.unusedMeter(), now)
 	b.dirty = true
 	b.announced = now + 1 // an earlier leader may have announced it
 	b.advance(now)

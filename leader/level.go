@@ -17,8 +17,8 @@ func (b *bucket) standing() quota.Units {
 	return sum
 }
 
-// returns is the most that may return to the pool from members.
-func (b *bucket) returns() quota.Units {
+// returnableTokens is the most that may return to the pool from members.
+func (b *bucket) returnableTokens() quota.Units {
 	sum := b.outstandingTokens()
 	for i := range b.allocations {
 		sum = sum.Plus(max(0, min(b.allocations[i].out, b.allocations[i].returnable)))
@@ -34,8 +34,8 @@ func (b *bucket) gainPerSecond() quota.Units {
 	return b.pool.Slope(&b.tier)
 }
 
-// unused is the meter of all unused tokens, in the pool and at members.
-func (b *bucket) unused() limiter.Meter {
+// unusedMeter is the meter of all unused tokens, in the pool and at members.
+func (b *bucket) unusedMeter() limiter.Meter {
 	m := b.pool
 	m.Add(b.standing())
 	return m
@@ -51,7 +51,7 @@ func (b *bucket) levelWith(standing quota.Units) quota.Units {
 
 // resetAfter is the time until the key is full if nobody uses it.
 func (b *bucket) resetAfter(now quota.Time) time.Duration {
-	m := b.unused()
+	m := b.unusedMeter()
 	return m.ResetAfter(now, &b.tier)
 }
 
@@ -105,10 +105,10 @@ func (b *bucket) addWindow(g *quota.GrantEntry) {
 	g.WindowStart, g.WindowEnd = b.pool.Bounds()
 }
 
-// others is the demand of all members but al, Units per second, less one standard deviation of a
+// othersDemand is the demand of all members but al, Units per second, less one standard deviation of a
 // count in a second. A small count says little, and a member that overestimates the others refuses
 // what the cluster could serve.
-func (b *bucket) others(al *allocation) quota.Units {
+func (b *bucket) othersDemand(al *allocation) quota.Units {
 	if b.tier.Kind == quota.Concurrency {
 		return 0 // what others acquire they release
 	}

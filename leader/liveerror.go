@@ -136,7 +136,7 @@ func (l *Ledger) liveBefore(now quota.Time, b *bucket) quota.Units {
 	}
 	if b.live != nil {
 		b.live.settle(debt)
-		b.live.paid(now, b, l.cfg.Sync)
+		b.live.recordPaid(now, b, l.cfg.Sync)
 		b.live.advance(now, b, l.cfg.Sync)
 	}
 	return debt
@@ -172,9 +172,9 @@ func (l *Ledger) liveAfter(now quota.Time, b *bucket, gap time.Duration, cost, w
 		return back
 	}
 	b.live.countDebt(b, was, debt, d)
-	b.live.paid(now, b, l.cfg.Sync)
+	b.live.recordPaid(now, b, l.cfg.Sync)
 	b.live.refuse(gap <= (liveBefore-1)*l.cfg.Sync, min(gap, l.cfg.Lease)+l.cfg.Sync, cost, d.refused)
-	b.live.see(b)
+	b.live.record(b)
 	b.live.at, b.live.full = now, b.level() >= b.limit.BurstUnits()
 	return back
 }
@@ -263,10 +263,10 @@ func (e *liveKey) settle(debt quota.Units) {
 	}
 }
 
-// paid records that the key is out of debt. When it has been so for two sync intervals, by more
+// recordPaid records that the key is out of debt. When it has been so for two sync intervals, by more
 // than the refill in that time or full, the next debt is a new one. Earlier, unreported use may
 // still belong to the old one.
-func (e *liveKey) paid(now quota.Time, b *bucket, sync time.Duration) {
+func (e *liveKey) recordPaid(now quota.Time, b *bucket, sync time.Duration) {
 	if b.highest().Plus(b.limit.DebtUnits()) < min(b.limit.BurstUnits(), max(quota.Token, b.maxRefill(2*sync))) {
 		e.outOfDebtSince = 0
 		return
@@ -314,22 +314,22 @@ func newLiveKey(now quota.Time, b *bucket, sync time.Duration) *liveKey {
 	for i := range e.slots {
 		e.slots[i] = liveSlot{level: b.limit.BurstUnits()}
 	}
-	e.see(b)
+	e.record(b)
 	return e
 }
 
-func (e *liveKey) of(slot int64) *liveSlot { return &e.slots[uint64(slot)%liveSlots] }
+func (e *liveKey) slotAt(slot int64) *liveSlot { return &e.slots[uint64(slot)%liveSlots] }
 
-// see records the present level in the current slot.
-func (e *liveKey) see(b *bucket) {
+// record records the present level in the current slot.
+func (e *liveKey) record(b *bucket) {
 	e.level, e.free = b.highest(), b.pool.Level()
-	s := e.of(e.slot)
+	s := e.slotAt(e.slot)
 	s.free, s.level = min(s.free, e.free), max(s.level, e.level)
 }
 
 // refuse records the refusals in a report.
 func (e *liveKey) refuse(recent bool, gap time.Duration, cost, refused quota.Units) {
-	s := e.of(e.slot)
+	s := e.slotAt(e.slot)
 	if refused > 0 {
 		s.gap = max(s.gap, gap)
 	}
@@ -354,22 +354,22 @@ func (e *liveKey) advance(now quota.Time, b *bucket, sync time.Duration) {
 	slot := int64(now) / int64(sync)
 	for range min(slot-e.slot, 2*liveSlots) {
 		e.slot++
-		*e.of(e.slot) = liveSlot{free: min(e.free, free), level: max(e.level, level)}
+		*e.slotAt(e.slot) = liveSlot{free: min(e.free, free), level: max(e.level, level)}
 		e.count(b, e.slot-liveAfter-1)
 	}
 	e.slot, e.at = max(e.slot, slot), max(e.at, now)
-	e.see(b)
+	e.record(b)
 }
 
 // count counts the refusals of a slot.
 func (e *liveKey) count(b *bucket, slot int64) {
-	s := e.of(slot)
+	s := e.slotAt(slot)
 	if s.refused == 0 && s.older == 0 {
 		return
 	}
 	free, level := s.free, s.level
 	for i := slot - liveBefore; i <= slot+liveAfter; i++ {
-		free, level = min(free, e.of(i).free), max(level, e.of(i).level)
+		free, level = min(free, e.slotAt(i).free), max(level, e.slotAt(i).level)
 	}
 	if s.older > 0 {
 		level = b.limit.BurstUnits()
@@ -404,7 +404,7 @@ func (l *Ledger) liveSweep(now quota.Time, b *bucket) {
 		return
 	}
 	b.live.settle(b.debt())
-	b.live.paid(now, b, l.cfg.Sync)
+	b.live.recordPaid(now, b, l.cfg.Sync)
 	b.live.advance(now, b, l.cfg.Sync)
 	if b.live.high == 0 && b.live.low == 0 && b.live.level >= b.limit.BurstUnits() && !b.live.refusals() {
 		b.live = nil

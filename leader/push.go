@@ -104,7 +104,7 @@ func (l *Ledger) pushReturned(now quota.Time, b *bucket, al *allocation) {
 		o.cap = max(o.cap, b.holds(o)+tokens)
 		o.capped = max(o.capped, o.cap)
 		if b.promises() {
-			tokens, lease = l.promised(now, b, o, tokens, capped)
+			tokens, lease = l.limitToPromise(now, b, o, tokens, capped)
 		}
 		l.deliver(now, b, o, tokens, lease)
 		entries := make([]quota.GrantEntry, 1)
@@ -146,7 +146,7 @@ func (al *allocation) hasExcess(sync time.Duration, why shortage, size float64) 
 		return al.charged > 0
 	}
 	const token = float64(quota.Token)
-	need := al.live * ahead * sync.Seconds()
+	need := al.live * grantIntervals * sync.Seconds()
 	if why == ofTokens {
 		need += deviations*math.Sqrt(need*size) + size
 	}

@@ -191,7 +191,7 @@ const maxDead = 16
 
 // forgottenAt is the time after which the allocation may be dropped if it stays silent.
 func (al *allocation) forgottenAt(b *bucket) quota.Time {
-	silent := al.reported.Add(max(remember, b.inFlightLease()))
+	silent := al.reported.Add(max(rememberSilent, b.inFlightLease()))
 	switch {
 	case !b.endures():
 		return silent

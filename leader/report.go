@@ -43,14 +43,14 @@ func (l *Ledger) checkpoint(now quota.Time, limit int, all bool) []quota.KeyLeve
 	if all {
 		l.flushBehind(now, writeWithin, limit)
 	}
-	for len(l.wanted) > 0 && l.write(&c, l.wanted[0], true) {
+	for len(l.wanted) > 0 && l.writeLine(&c, l.wanted[0], true) {
 		l.wanted[0].wanted = false
 		l.wanted = l.wanted[1:]
 	}
 	if len(l.wanted) == 0 {
 		l.wanted = nil
 	}
-	for n := l.moved.len(); all && n > 0 && l.write(&c, l.moved.first(), false); n-- {
+	for n := l.moved.len(); all && n > 0 && l.writeLine(&c, l.moved.first(), false); n-- {
 		l.visits++
 		b := l.moved.pop()
 		if b.queued = b.dirty && !b.dropped; b.queued { // it was skipped: too many promises wait for the log
@@ -74,9 +74,9 @@ type checkpoint struct {
 	full bool // a line did not fit
 }
 
-// write adds the line of a bucket if it is needed: a member waits for it, or needsLine. It returns
+// writeLine adds the line of a bucket if it is needed: a member waits for it, or needsLine. It returns
 // false if the line does not fit.
-func (l *Ledger) write(c *checkpoint, b *bucket, wanted bool) bool {
+func (l *Ledger) writeLine(c *checkpoint, b *bucket, wanted bool) bool {
 	if b.dropped || l.current(b) == nil || !b.mayNeedLine() || b.tier.Kind == quota.Concurrency {
 		return true
 	}
@@ -113,8 +113,8 @@ func (l *Ledger) write(c *checkpoint, b *bucket, wanted bool) bool {
 	return true
 }
 
-// want requests a checkpoint of the bucket at once, because a member waits for it.
-func (l *Ledger) want(b *bucket) {
+// requestCheckpoint requests a checkpoint of the bucket at once, because a member waits for it.
+func (l *Ledger) requestCheckpoint(b *bucket) {
 	if b.dirty = true; !b.wanted {
 		b.wanted = true
 		l.wanted = append(l.wanted, b)

@@ -107,7 +107,7 @@ func (al *allocation) renewAt(lease time.Duration) quota.Time {
 	if al.charged == 0 || al.dead || len(al.log().pending) > 0 {
 		return never
 	}
-	return al.log().promised.until.Add(-lease - foresee/4)
+	return al.log().promised.until.Add(-lease - promiseTime/4)
 }
 
 // promiseEndsSoon reports whether the promise to a member with a rate ends so soon that it must be renewed.

@@ -33,7 +33,7 @@ func (l *Ledger) keepCounts(b *bucket) {
 	if b.counted != nil { // otherwise the list would keep the bucket in memory until the next TopSince
 		*b.counted, b.counted = nil, nil
 	}
-	d := b.since()
+	d := b.unlistedCounts()
 	if d.Attempted == 0 {
 		return
 	}
@@ -46,8 +46,8 @@ func (l *Ledger) keepCounts(b *bucket) {
 	l.departed[b.key] = was
 }
 
-// since returns the counts that TopSince has not returned yet.
-func (b *bucket) since() KeyCount {
+// unlistedCounts returns the counts that TopSince has not returned yet.
+func (b *bucket) unlistedCounts() KeyCount {
 	return KeyCount{b.key.Key, max(0, b.attempted-b.listed.attempted), max(0, b.admitted-b.listed.admitted)}
 }
 
@@ -86,7 +86,7 @@ func (l *Ledger) TopSome(each, most int) (more bool) {
 		if wasPacked {
 			l.unpackBucket(b)
 		}
-		d := b.since()
+		d := b.unlistedCounts()
 		b.listed = listing{b.attempted, b.admitted}
 		if was, there := l.departed[b.key]; there {
 			d.Attempted, d.Admitted = d.Attempted.Plus(was.attempted), d.Admitted.Plus(was.admitted)
@@ -145,7 +145,7 @@ func (l *Ledger) takeTop(each, all int) []TopKeys {
 	}
 	out := make([]TopKeys, 0, len(l.tops))
 	for n, t := range l.tops {
-		t.Rest = max(t.Rest, quota.Units(quota.MulDiv(int64(l.lost[n]), reopened, 1)))
+		t.Rest = max(t.Rest, quota.Units(quota.MulDiv(int64(l.lost[n]), maxReopened, 1)))
 		t.sort()
 		out = append(out, *t)
 	}
@@ -161,8 +161,8 @@ func (l *Ledger) takeTop(each, all int) []TopKeys {
 	return slices.DeleteFunc(out, func(t TopKeys) bool { return len(t.Keys) == 0 && t.Rest == 0 })
 }
 
-// reopened is how often the bucket of a key can be dropped within a minute: it lingers.
-const reopened = 6
+// maxReopened bounds how often the bucket of a key is dropped within a minute: each is kept for linger, 10 s.
+const maxReopened = 6
 
 // cut leaves at most each keys of every limit, and returns how many are left.
 func cut(all []TopKeys, each int) (sum int) {

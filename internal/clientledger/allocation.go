@@ -209,15 +209,15 @@ func (l *Ledger) settleTokens(al *allocation, used quota.Units, s *aggregator.Se
 	al.lost -= known
 	s.Used = used - known
 	out := min(live-known, al.allocated)
-	stands := min(al.held.Plus(al.flying()), al.allocated-out)
-	s.Back = al.allocated - stands
+	standing := min(al.held.Plus(al.unackedTokens()), al.allocated-out)
+	s.Back = al.allocated - standing
 	mine := min(al.unbacked, out)
 	s.Void = min(al.unbacked, s.Back)
 	s.Used, s.Overdrawn, s.Alone = s.Used-mine, s.Overdrawn+mine, s.Alone+mine
 	al.unbacked -= s.Void
-	al.setAllocated(stands)
+	al.setAllocated(standing)
 	// What was booked as lost, and neither was used nor is held, was not used.
-	if back := al.lost - min(al.lost, al.held.Plus(al.flying())); back > 0 {
+	if back := al.lost - min(al.lost, al.held.Plus(al.unackedTokens())); back > 0 {
 		al.lost -= back
 		s.Refunded += l.regained(al, back)
 	}
@@ -278,8 +278,8 @@ func (l *Ledger) expire(al *allocation) {
 	l.parent.Settle(l.clock, al.bucket.key, s)
 }
 
-// flying is the sum of the unacknowledged grants.
-func (al *allocation) flying() (sum quota.Units) {
+// unackedTokens is the sum of the unacknowledged grants.
+func (al *allocation) unackedTokens() (sum quota.Units) {
 	for _, f := range al.flight {
 		sum = sum.Plus(f.tokens)
 	}

@@ -35,19 +35,19 @@ type bucket struct {
 }
 
 const (
-	// ahead is how many intervals of demand a client is allocated: more than one, so that a late
+	// grantIntervals is how many intervals of demand a client is allocated: more than one, so that a late
 	// report does not starve it.
-	ahead = 1.5
+	grantIntervals = 1.5
 	// little is allocated to a client even if it is promised to others: a client with rare requests
 	// needs it, and many of them rarely ask at once.
 	little = 4 * quota.Token
 	// deviations is how many standard deviations of a count are allocated on top, where there is
 	// enough.
 	deviations = fairshare.Deviations
-	// calm is how many intervals a client may be silent while use is far below the limit; calmShare
+	// maxQuietIntervals is how many intervals a client may be silent while use is far below the limit; quietShare
 	// is the part of the burst that may be used in that time.
-	calm      = 10
-	calmShare = 0.05
+	maxQuietIntervals = 10
+	quietShare        = 0.05
 )
 
 // learn takes over the node's state of the key.
@@ -250,7 +250,7 @@ func (l *Ledger) grantState(al *allocation, fromNode *aggregator.Allocation) quo
 
 // spare returns the tokens allocated to a client beyond its expected use.
 func (l *Ledger) spare(al *allocation) quota.Units {
-	return max(0, al.allocated-quota.RoundUnits(al.demand*ahead*l.cfg.Sync.Seconds()))
+	return max(0, al.allocated-quota.RoundUnits(al.demand*grantIntervals*l.cfg.Sync.Seconds()))
 }
 
 // creditOf returns the tokens that a client may overdraw until its next grant: half of this node's unpromised part of
@@ -262,7 +262,7 @@ func (l *Ledger) creditOf(al *allocation, fromNode *aggregator.Allocation, want 
 		part = max(part, here/(here+float64(fromNode.Others)))
 	}
 	free := max(0, part*float64(fromNode.Level-fromNode.Unseen-b.allocated)-float64(max(b.credit-al.credit, b.spoken-al.beyond))) / 2
-	credit := quota.RoundUnits(min(free, max(float64(want), al.demand*ahead*l.cfg.Sync.Seconds(), free/float64(len(b.allocations)))))
+	credit := quota.RoundUnits(min(free, max(float64(want), al.demand*grantIntervals*l.cfg.Sync.Seconds(), free/float64(len(b.allocations)))))
 	return credit - credit%quota.Token
 }
 
@@ -286,7 +286,7 @@ func (b *bucket) others(al *allocation, fromNode *aggregator.Allocation) quota.U
 
 // foreseen is the probable use by a client until it reports again, in Units.
 func (l *Ledger) foreseen(al *allocation) float64 {
-	mean := al.demand * ahead * l.cfg.Sync.Seconds()
+	mean := al.demand * grantIntervals * l.cfg.Sync.Seconds()
 	return mean + deviations*math.Sqrt(mean*float64(quota.Token))
 }
 
@@ -312,7 +312,7 @@ func (l *Ledger) share(al *allocation, fromNode *aggregator.Allocation, want quo
 	if math.IsInf(level, 1) && b.wait == 0 {
 		return quota.Most
 	}
-	part := quota.RoundUnits(min(al.demand, level)*ahead*l.cfg.Sync.Seconds()) - al.allocated
+	part := quota.RoundUnits(min(al.demand, level)*grantIntervals*l.cfg.Sync.Seconds()) - al.allocated
 	if free := fromNode.Held - b.wait; free >= want { // at least the request that callers wait for
 		part = max(part, want)
 	}
@@ -327,7 +327,7 @@ func (l *Ledger) waterLevel(b *bucket, fromNode *aggregator.Allocation) float64 
 		return b.level
 	}
 	b.levelAt = l.now
-	horizon := ahead * l.cfg.Sync.Seconds()
+	horizon := grantIntervals * l.cfg.Sync.Seconds()
 	b.level = math.Inf(1)
 	if avail := float64(fromNode.Rate) + float64(fromNode.Held)/horizon; b.demand > avail {
 		b.level = fairshare.Level(len(b.allocations), func(i int) float64 { return b.allocations[i].demand }, avail)
@@ -347,11 +347,11 @@ func (l *Ledger) again(b *bucket, fromNode *aggregator.Allocation) time.Duration
 	total := float64(fromNode.Others) + max(b.demand, float64(fromNode.Demand))
 	burst, avail := float64(fromNode.Limit.BurstUnits()), float64(fromNode.Slope)
 	if fromNode.Limit.Kind != quota.TokenBucket { // only the present level is available
-		avail += float64(max(0, fromNode.Level)) / (ahead * l.cfg.Sync.Seconds())
+		avail += float64(max(0, fromNode.Level)) / (grantIntervals * l.cfg.Sync.Seconds())
 	}
 	if total <= 0 || total > avail/2 {
 		return l.cfg.Sync
 	}
-	quiet := time.Duration(calmShare * burst / total * float64(time.Second))
-	return min(max(quiet/l.cfg.Sync, 1), calm) * l.cfg.Sync
+	quiet := time.Duration(quietShare * burst / total * float64(time.Second))
+	return min(max(quiet/l.cfg.Sync, 1), maxQuietIntervals) * l.cfg.Sync
 }

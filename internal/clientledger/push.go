@@ -107,7 +107,7 @@ func (l *Ledger) recall(b *bucket, al *allocation) {
 		if l.now.Sub(max(o.reported, o.waitAt)) > l.cfg.Sync/2 { // its callers no longer wait
 			due = 0
 		}
-		if float64(o.allocated-due) > o.demand*ahead*l.cfg.Sync.Seconds() {
+		if float64(o.allocated-due) > o.demand*grantIntervals*l.cfg.Sync.Seconds() {
 			o.recalled = l.now
 			l.pushed = append(l.pushed, l.grantTo(o.c, []quota.GrantEntry{{Key: b.key, Epoch: o.epoch, Recall: true}}))
 		}

@@ -8,23 +8,23 @@ import "testing"
 var heuristics = []mutation{
 	// The leader's division.
 	// TestOneNode.
-	{"a grant is for more than one interval of demand", "leader/divide.go", "ahead = 1.5", "ahead = 1.0"},
+	{"a grant is for more than one interval of demand", "leader/divide.go", "grantIntervals = 1.5", "grantIntervals = 1.0"},
 	// TestQuietKeys.
 	{"a grant allows for chance", "leader/divide.go", "deviations = fairshare.Deviations", "deviations = 0 * fairshare.Deviations"},
 	// TestClients/skewed_soft.
-	{"debt is paid back over half a second", "leader/divide.go", "repay = 500 * time.Millisecond", "repay = 20 * time.Millisecond"},
+	{"debt is paid back over half a second", "leader/divide.go", "debtRepayTime = 500 * time.Millisecond", "debtRepayTime = 20 * time.Millisecond"},
 	// TestQuietKeys.
 	{"a calm member reports rarely", "leader/divide.go", "	return n * l.cfg.Sync\n", "	return min(n, 1) * l.cfg.Sync\n"},
 	// TestRecall/window.
-	{"hard grants most of the unneeded tokens", "leader/divide.go", "	spare = 0.7\n", "	spare = 0.0\n"},
+	{"hard grants most of the unneeded tokens", "leader/divide.go", "	surplusPart = 0.7\n", "	surplusPart = 0.0\n"},
 	// make reach, hard-local-even-3x-n50-c10: 21.1 % too few, bound 20.5.
 	{"a member with a rate holds no more than its part of the burst", "leader/divide.go", "			room = min(room, max(t.burst*t.weight, token)-float64(b.holds(al)))\n", "			room = min(room, math.MaxFloat64)\n"},
 	// TestBurstOnAllNodes.
 	{"no fraction of a token is granted without a rate", "leader/divide.go", "		u -= u % quota.Token", "		u -= 0 * quota.Token"},
 	// TestNewcomer.
-	{"a member without enough of its part disturbs others", "leader/divide.go", "const enough = 0.8\n", "const enough = 0.0\n"},
+	{"a member without enough of its part disturbs others", "leader/divide.go", "const recallBelow = 0.8\n", "const recallBelow = 0.0\n"},
 	// TestClients/skewed_soft.
-	{"requests that come in clumps are no surge", "leader/demand.go", "		if size < fewest {\n", "		if true || size < fewest {\n"},
+	{"requests that come in clumps are no surge", "leader/demand.go", "		if size < poissonIndex {\n", "		if true || size < poissonIndex {\n"},
 	// TestReach at full speed, hard-local-on-off-3x-n3-c10: 5.6 % too few, bound 5.3. The mean of 20 seeds is the same.
 	{"under hard, a request of a clump is granted whole", "leader/divide.go", "max(token, min(float64(e.Want), t.least))", "max(token, 0*min(float64(e.Want), t.least))"},
 	// TestSmallParts.
@@ -94,7 +94,7 @@ var heuristics = []mutation{
 	// TestSmallParts.
 	{"a key asks before its tokens are used up", "aggregator/apply.go", "	low := accrued(b.demand, 2*rt.rtt)\n", "	low := accrued(b.demand, 0*rt.rtt)\n"},
 	// TestClients/skewed_soft.
-	{"more use than expected is reported at once", "aggregator/apply.go", "	return max(low, held-b.expected(e.Again))\n", "	return low\n"},
+	{"more use than expected is reported at once", "aggregator/apply.go", "	return max(low, held-b.maxExpectedUse(e.Again))\n", "	return low\n"},
 	// TestExamples/even-hard.
 	{"the use of half of a hard key's tokens is reported at once", "aggregator/apply.go", "		low = max(low, held/2)\n", ""},
 	// TestAccuracy and TestKinds, at full speed.

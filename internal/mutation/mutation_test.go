@@ -50,7 +50,7 @@ var mutations = []mutation{
 	{"the level exceeds the burst", "leader/bucket.go", "withheld := standing.Plus(b.own.earlier)", "withheld := b.own.earlier"},
 	{"tokens of a window outlast it", "leader/bucket.go", "		b.allocations[i].void()\n", ""},
 	{"a lost answer returns overflowed tokens", "leader/requests.go", "back = min(back, b.rooms.since(booked.at, b.room()))", "back = max(back, 0)"},
-	{"tokens that members may return use no room", "leader/bucket.go", "full-b.pool.Level()-max(0, b.returns()-b.answered()-standing)", "full-b.pool.Level()"},
+	{"tokens that members may return use no room", "leader/bucket.go", "full-b.pool.Level()-max(0, b.returnableTokens()-b.answered()-standing)", "full-b.pool.Level()"},
 
 	// New leaders.
 	{"a new leader grants before it has learned", "leader/ask.go", "!l.mayGrant(now, b) && q.Cost > 0", "false && q.Cost > 0"},
@@ -60,7 +60,7 @@ var mutations = []mutation{
 	{"a new leader promises more to members that have closed the key", "leader/durable.go", "!al.closed && !al.restored", "!al.closed"},
 	{"a leader admits more than the log promises it", "leader/answers.go", "return given <= p.high && now < p.until", "return (given <= p.high || true) && now < p.until"},
 	{"tokens that an earlier leader may have admitted are in the pool", "leader/answers.go", "	b.pool.Add(-kl.Answers)\n", ""},
-	{"promises to itself end by the members' standing tokens instead of the returnable ones", "leader/answers.go", "owed := -b.pool.Level().Plus(b.returns())", "owed := -b.pool.Level().Plus(b.standing())"},
+	{"promises to itself end by the members' standing tokens instead of the returnable ones", "leader/answers.go", "owed := -b.pool.Level().Plus(b.returnableTokens())", "owed := -b.pool.Level().Plus(b.standing())"},
 	{"a leader's death counts tokens that nobody requested", "leader/answers.go", "		need = s.short\n", "		need = need + 0\n"},
 
 	// Members.

@@ -91,11 +91,11 @@ func (b *bucket) logsAll() bool {
 // worthWriting reports whether a small difference is ever written: where counts endure, and where
 // it is more than the refill while a leader is elected.
 func (b *bucket) worthWriting(now quota.Time) bool {
-	return b.endures() || b.deviation(now) > b.maxRefill(electing)
+	return b.endures() || b.deviation(now) > b.maxRefill(electionTime)
 }
 
-// electing is how long a range has no leader, at least, when one dies: followers wait that long.
-const electing = time.Second
+// electionTime is how long a range has no leader, at least, when one dies: followers wait that long.
+const electionTime = time.Second
 
 // flushBehind lists buckets for the next checkpoint whose difference, however small, has lasted for
 // age. At most this many at once.
