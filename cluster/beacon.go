@@ -97,11 +97,11 @@ func (n *Node) onBeacon(from quota.NodeID, b *peerv1.Beacon) {
 	if len(news) > 0 { // on another goroutine: the inbox may be full, and this one reads Raft's frames too
 		go n.UseLeader(from, news)
 	}
-	n.leadersLost(n.routes.keepOnly(from, leads))
+	n.leadersLost(n.routes.retainLeads(from, leads))
 	if b.Meta {
 		n.routes.setMeta(from, quota.Term(b.MetaTerm), b.LimitsVersion, b.MembersRevision)
 	}
-	n.clock.Peer(from, quota.Time(b.WallUnixNanos), n.routes.trip(from))
+	n.clock.Peer(from, quota.Time(b.WallUnixNanos), n.routes.rtt(from))
 	b.Faults = beaconFaults(b.Faults)
 	n.routes.peer(from, func(p *peer) { p.beacon = b })
 }
@@ -130,11 +130,11 @@ func (n *Node) onPeer(id quota.NodeID, e transport.Event) {
 	case transport.Up:
 		n.announce()
 	case transport.Refused, transport.Removed:
-		n.leadersLost(n.routes.lost(id))
+		n.leadersLost(n.routes.clearNode(id))
 		n.host.PeerDead(id)
 		n.ranges.Suspect(id)
 	case transport.Dead:
-		n.leadersLost(n.routes.lost(id))
+		n.leadersLost(n.routes.clearNode(id))
 		n.host.PeerDead(id)
 		n.ranges.MemberGone(id, n.net.EndedBefore(id))
 	}

@@ -90,7 +90,7 @@ func (n *Node) call(ctx context.Context, to quota.NodeID, c *peerv1.Call) (*peer
 		return nil, err
 	}
 	took := n.clock.Now().Sub(start)
-	n.routes.peer(to, func(p *peer) { p.took(took) })
+	n.routes.peer(to, func(p *peer) { p.observeRTT(took) })
 	return out, nil
 }
 

@@ -20,7 +20,7 @@ func (n storeNode) MetaGroup() control.Group {
 }
 
 func (n storeNode) Behind(late func(control.Progress) bool) []quota.NodeID {
-	return n.routes.where(func(p *peer) bool {
+	return n.routes.matching(func(p *peer) bool {
 		return p.up() && late(control.Progress{Limits: p.beacon.GetLimitsVersion(), Policies: p.beacon.GetPoliciesRevision(), Security: p.beacon.GetSecurityRevision()})
 	})
 }

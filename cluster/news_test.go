@@ -25,7 +25,7 @@ func TestNewsReachEverybody(t *testing.T) {
 			for _, id := range c.ids() {
 				if id != n.cfg.Self {
 					n.net.MarkDead(id)
-					n.routes.lost(id)
+					n.routes.clearNode(id)
 				}
 			}
 		}
@@ -45,7 +45,7 @@ func TestReplacedUnderItsName(t *testing.T) {
 		for _, id := range []quota.NodeID{"n1", "n2"} {
 			n := c.nodes[id]
 			n.onBeacon("n3", &peerv1.Beacon{Leaving: true})
-			c.nodes["n3"].routes.lost(id)
+			c.nodes["n3"].routes.clearNode(id)
 		}
 		c.awaitKnown(fmt.Sprintf("round %d, after the goodbye", round))
 	}

@@ -34,13 +34,13 @@ func (n replicaNode) Members(before time.Time) (ids []quota.NodeID, joined int) 
 
 func (n replicaNode) Dead() map[quota.NodeID]quota.Incarnation {
 	out := map[quota.NodeID]quota.Incarnation{}
-	for _, id := range n.routes.in(transport.Dead) {
+	for _, id := range n.routes.inState(transport.Dead) {
 		out[id] = n.net.EndedBefore(id)
 	}
 	return out
 }
 
-func (n replicaNode) Suspects() []quota.NodeID { return n.routes.in(transport.Refused) }
+func (n replicaNode) Suspects() []quota.NodeID { return n.routes.inState(transport.Refused) }
 
 func (n replicaNode) Propose(ctx context.Context, r quota.RangeID, entry []byte) error {
 	return n.proposeRange(ctx, r, entry)
@@ -84,7 +84,7 @@ const election = 600 * time.Millisecond
 // Bounds returns the current parameters of the documented bound (package bound).
 func (n replicaNode) Bounds() bound.Cluster {
 	return bound.Cluster{
-		Nodes: len(n.members.View().IDs), Delay: n.routes.worstTrip() / 2, Sync: n.sync(), Lease: n.lease(), Election: election, CutOff: time.Minute,
+		Nodes: len(n.members.View().IDs), Delay: n.routes.maxRTT() / 2, Sync: n.sync(), Lease: n.lease(), Election: election, CutOff: time.Minute,
 	}
 }
 

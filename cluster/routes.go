@@ -33,8 +33,8 @@ type route struct {
 	left   time.Time // when the group last lost its leader
 }
 
-// leave clears the leader, stamps the time of the loss, and reports whether there was a leader.
-func (r *route) leave() bool {
+// clearLeader clears the leader, stamps the time of the loss, and reports whether there was a leader.
+func (r *route) clearLeader() bool {
 	if r.leader == "" {
 		return false
 	}
@@ -46,8 +46,8 @@ func (r *route) leave() bool {
 // ready. A handover takes some milliseconds and an election a second or two, and all nodes see both.
 const leaderGrace = 3 * time.Second
 
-// missing reports whether the group has had no leader for at least leaderGrace.
-func (r *route) missing() bool {
+// lacksLeader reports whether the group has had no leader for at least leaderGrace.
+func (r *route) lacksLeader() bool {
 	return r.leader == "" && time.Since(r.left) >= leaderGrace
 }
 
@@ -55,39 +55,39 @@ type peer struct {
 	state   transport.Event // the last one; 0 before the first
 	since   time.Time       // when it last connected or was lost
 	parting bool            // it has announced that it stops
-	trip    time.Duration
+	rtt     time.Duration
 	beacon  *peerv1.Beacon // the last one; nil before the first
 }
 
 func (p *peer) up() bool { return p.state == transport.Up }
 
-// took updates the round trip with the duration of a call. Some calls wait for more than the
+// observeRTT updates the round trip with the duration of a call. Some calls wait for more than the
 // network, so a shorter duration replaces the estimate and a longer one moves it by 1/16.
-func (p *peer) took(d time.Duration) {
-	if d = max(d, time.Microsecond); p.trip == 0 || d < p.trip {
-		p.trip = d
+func (p *peer) observeRTT(d time.Duration) {
+	if d = max(d, time.Microsecond); p.rtt == 0 || d < p.rtt {
+		p.rtt = d
 		return
 	}
-	p.trip += (d - p.trip) / 16
+	p.rtt += (d - p.rtt) / 16
 }
 
-// worstTrip returns the longest round trip to a connected peer.
-func (t *routes) worstTrip() (worst time.Duration) {
+// maxRTT returns the longest round trip to a connected peer.
+func (t *routes) maxRTT() (worst time.Duration) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for _, p := range t.peers {
 		if p.up() {
-			worst = max(worst, p.trip)
+			worst = max(worst, p.rtt)
 		}
 	}
 	return worst
 }
 
-func (t *routes) trip(id quota.NodeID) time.Duration {
+func (t *routes) rtt(id quota.NodeID) time.Duration {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if p := t.peers[id]; p != nil {
-		return p.trip
+		return p.rtt
 	}
 	return 0
 }
@@ -147,7 +147,7 @@ func (t *routes) clear(r quota.RangeID, id quota.NodeID) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.ranges[r].leader == id {
-		t.ranges[r].leave()
+		t.ranges[r].clearLeader()
 	}
 }
 
@@ -156,15 +156,15 @@ func (t *routes) clear(r quota.RangeID, id quota.NodeID) {
 func (t *routes) forgetLeader(r quota.RangeID, self quota.NodeID) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.ranges[r].leader != self && t.ranges[r].leave()
+	return t.ranges[r].leader != self && t.ranges[r].clearLeader()
 }
 
-// keepOnly clears id as leader of every range that is not in leads, and returns those ranges.
-func (t *routes) keepOnly(id quota.NodeID, leads map[quota.RangeID]bool) (lost []quota.RangeID) {
+// retainLeads clears id as leader of every range that is not in leads, and returns those ranges.
+func (t *routes) retainLeads(id quota.NodeID, leads map[quota.RangeID]bool) (lost []quota.RangeID) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for r := range t.ranges {
-		if t.ranges[r].leader == id && !leads[quota.RangeID(r)] && t.ranges[r].leave() {
+		if t.ranges[r].leader == id && !leads[quota.RangeID(r)] && t.ranges[r].clearLeader() {
 			lost = append(lost, quota.RangeID(r))
 		}
 	}
@@ -217,10 +217,10 @@ func (t *routes) peer(id quota.NodeID, f func(p *peer)) {
 	}
 }
 
-// lost clears id as leader of every group, and returns the ranges that it led.
-func (t *routes) lost(id quota.NodeID) []quota.RangeID {
+// clearNode clears id as leader of every group, and returns the ranges that it led.
+func (t *routes) clearNode(id quota.NodeID) []quota.RangeID {
 	t.lostMeta(id)
-	return t.keepOnly(id, nil)
+	return t.retainLeads(id, nil)
 }
 
 // lostMeta removes id as leader of the meta group.
@@ -228,7 +228,7 @@ func (t *routes) lostMeta(id quota.NodeID) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.meta.leader == id {
-		t.meta.leave()
+		t.meta.clearLeader()
 	}
 }
 
@@ -245,20 +245,20 @@ func (t *routes) silences() map[quota.NodeID]time.Duration {
 	return out
 }
 
-// in returns the peers in a state.
-func (t *routes) in(state transport.Event) []quota.NodeID {
-	return t.where(func(p *peer) bool { return p.state == state })
+// inState returns the peers in a state.
+func (t *routes) inState(state transport.Event) []quota.NodeID {
+	return t.matching(func(p *peer) bool { return p.state == state })
 }
 
 func (t *routes) upNodes() []quota.NodeID {
-	return t.in(transport.Up)
+	return t.inState(transport.Up)
 }
 
 func (t *routes) allNodes() []quota.NodeID {
-	return t.where(func(*peer) bool { return true })
+	return t.matching(func(*peer) bool { return true })
 }
 
-func (t *routes) where(match func(*peer) bool) []quota.NodeID {
+func (t *routes) matching(match func(*peer) bool) []quota.NodeID {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	var out []quota.NodeID

@@ -23,8 +23,8 @@ func TestMissing(t *testing.T) {
 		missing := func(want bool, when string) {
 			t.Helper()
 			ranges, meta := rs.snapshot()
-			if ranges[0].missing() != want || meta.missing() != want {
-				t.Errorf("%s: range %t, meta group %t; want %t", when, ranges[0].missing(), meta.missing(), want)
+			if ranges[0].lacksLeader() != want || meta.lacksLeader() != want {
+				t.Errorf("%s: range %t, meta group %t; want %t", when, ranges[0].lacksLeader(), meta.lacksLeader(), want)
 			}
 		}
 		elect := func(id quota.NodeID, term quota.Term) {
@@ -35,16 +35,16 @@ func TestMissing(t *testing.T) {
 		elect("a", 1)
 		missing(false, "with a leader")
 		time.Sleep(time.Hour)
-		rs.lost("a")
+		rs.clearNode("a")
 		time.Sleep(leaderGrace - 1)
 		missing(false, "just lost")
-		rs.lost("a") // the same news again
+		rs.clearNode("a") // the same news again
 		rs.forgetLeader(0, "b")
 		time.Sleep(time.Nanosecond)
 		missing(true, "lost for long")
 		elect("b", 2)
 		missing(false, "with the next leader")
-		rs.keepOnly("b", nil)
+		rs.retainLeads("b", nil)
 		rs.lostMeta("b")
 		missing(false, "just lost again")
 	})
@@ -60,7 +60,7 @@ func TestReadySinceLed(t *testing.T) {
 		ranges, meta := n.routes.snapshot()
 		st := &quoratev1.GetStatusResponse{}
 		for _, r := range ranges {
-			if r.missing() {
+			if r.lacksLeader() {
 				st.Leaderless = leaderless(1, 2, &meta)
 			}
 		}
@@ -72,7 +72,7 @@ func TestReadySinceLed(t *testing.T) {
 	n.routes.set(0, "a", 1)
 	n.routes.setMeta("a", 1, 0, 0)
 	is("1 of 2 ranges have no leader")
-	n.routes.lost("a")
+	n.routes.clearNode("a")
 	n.routes.set(1, "b", 1)
 	n.routes.setMeta("b", 2, 0, 0)
 	is("the leaders of the ranges are not known yet")
@@ -82,7 +82,7 @@ func TestReadySinceLed(t *testing.T) {
 	is("the leaders of the ranges are not known yet")
 	answered = true
 	is("")
-	n.routes.lost("b")
+	n.routes.clearNode("b")
 	is("")
 	n.retired.Store(true)
 	is(health.Stopping)

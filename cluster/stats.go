@@ -70,7 +70,7 @@ func (s *stats) init(n *Node, reg prometheus.Registerer) {
 	gauge("quorate_disk_free_bytes", "Free bytes on the file system of the data directory; 0 on platforms that do not report it.", func() float64 {
 		return float64(n.load.read().GetDiskFreeBytes())
 	})
-	gauge("quorate_peer_round_trip_seconds", "Longest smoothed round trip to a connected peer.", func() float64 { return n.routes.worstTrip().Seconds() })
+	gauge("quorate_peer_round_trip_seconds", "Longest smoothed round trip to a connected peer.", func() float64 { return n.routes.maxRTT().Seconds() })
 	gauge("quorate_voters_missing", "Voters of all ranges that this node is not connected to.", func() float64 {
 		missing, v := 0, n.members.View()
 		up := n.routes.upNodes()

@@ -34,7 +34,7 @@ func (n *Node) Status() *quoratev1.GetStatusResponse {
 	missing := 0
 	for r, rt := range ranges {
 		leads[rt.leader]++
-		if rt.missing() {
+		if rt.lacksLeader() {
 			missing++
 		}
 		out.Ranges = append(out.Ranges, &quoratev1.RangeStatus{
@@ -62,7 +62,7 @@ func (n *Node) Status() *quoratev1.GetStatusResponse {
 
 // nodeStatus returns the status of a node from the membership, with its round trip and clock offset.
 func (n *Node) nodeStatus(v *membership.View, id quota.NodeID) *quoratev1.NodeStatus {
-	s := &quoratev1.NodeStatus{Id: string(id), PeerAddress: v.Nodes[id], RoundTrip: durationpb.New(n.routes.trip(id)), State: quoratev1.NodeState_NODE_STATE_ACTIVE}
+	s := &quoratev1.NodeStatus{Id: string(id), PeerAddress: v.Nodes[id], RoundTrip: durationpb.New(n.routes.rtt(id)), State: quoratev1.NodeState_NODE_STATE_ACTIVE}
 	for r := range v.Ranges {
 		if membership.Names(v.Ranges[r], id) {
 			s.Replicas++
@@ -116,7 +116,7 @@ func leaderless(missing, total int, meta *route) string {
 	switch {
 	case missing > 0:
 		return fmt.Sprintf("%d of %d ranges have no leader", missing, total)
-	case meta.missing():
+	case meta.lacksLeader():
 		return "the meta group has no leader"
 	}
 	return ""

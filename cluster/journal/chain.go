@@ -23,8 +23,8 @@ func (j *Journal) Known() time.Duration {
 	return max(0, time.Since(time.Unix(0, j.head.broken)))
 }
 
-// begin records this process in the header and syncs that the journal is not closed.
-func (j *Journal) begin(anew bool) error {
+// markOpen records this process in the header and syncs that the journal is not closed.
+func (j *Journal) markOpen(anew bool) error {
 	h, boot := j.head, bootID()
 	whole := !anew && h.incarnation == uint64(j.cfg.Prior) && h.missed == 0 && (h.clean == 1 || h.boot != 0 && h.boot == boot)
 	if !whole && j.cfg.Prior != 0 {
@@ -34,14 +34,14 @@ func (j *Journal) begin(anew bool) error {
 	return j.file.Sync()
 }
 
-// miss counts a key without a slot.
-func (j *Journal) miss(why *atomic.Int64) {
+// countMissed counts a key without a slot.
+func (j *Journal) countMissed(why *atomic.Int64) {
 	why.Add(1)
 	atomic.StoreUint64(&j.head.missed, 1)
 }
 
-// end syncs the file and records that it is closed.
-func (j *Journal) end() error {
+// markClosed syncs the file and records that it is closed.
+func (j *Journal) markClosed() error {
 	if err := j.file.Sync(); err != nil {
 		return err
 	}

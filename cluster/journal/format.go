@@ -90,8 +90,8 @@ func padded(b []byte) string {
 	return string(b)
 }
 
-// mine returns an error if a file with this header is damaged or not this node's.
-func (h *header) mine(cluster string, node quota.NodeID) error {
+// verify returns an error if a file with this header is damaged or not this node's.
+func (h *header) verify(cluster string, node quota.NodeID) error {
 	switch {
 	case h.magic != magic:
 		return fmt.Errorf("is not a journal: begins with %#x, not %#x", h.magic, uint64(magic))
@@ -132,7 +132,7 @@ func decode(data []byte, cluster string, node quota.NodeID) (content, error) {
 		return content{}, fmt.Errorf("is truncated: %d bytes, less than its header of %d", len(data), headerSize)
 	}
 	copy(bytesOf(&h), data)
-	if err := h.mine(cluster, node); err != nil {
+	if err := h.verify(cluster, node); err != nil {
 		return content{}, err
 	}
 	c := content{steps: int(h.steps)}

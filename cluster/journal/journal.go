@@ -160,7 +160,7 @@ func (j *Journal) start(old content, anew bool) error {
 		j.incarnations[f.entry.Incarnation]++
 		j.inherited = append(j.inherited, f.entry)
 	}
-	if err := j.begin(anew); err != nil {
+	if err := j.markOpen(anew); err != nil {
 		return err
 	}
 	if anew {
@@ -225,7 +225,7 @@ func (j *Journal) Inherited() []quota.RecoveredCounts {
 // Slot implements aggregator.Journal.
 func (j *Journal) Slot(k quota.Key, epoch quota.Seq) aggregator.JournalSlot {
 	if len(k.Namespace)+len(k.Limit)+len(k.Key) > maxText {
-		j.miss(&j.tooLong)
+		j.countMissed(&j.tooLong)
 		return nil
 	}
 	j.mu.Lock()
@@ -234,7 +234,7 @@ func (j *Journal) Slot(k quota.Key, epoch quota.Seq) aggregator.JournalSlot {
 		j.askToGrow()
 	}
 	if len(j.free) == 0 || j.closed.Load() {
-		j.miss(&j.noRoom)
+		j.countMissed(&j.noRoom)
 		return nil
 	}
 	return j.claim(quota.Opening{Key: k, Incarnation: j.cfg.Incarnation, Epoch: epoch})
@@ -316,5 +316,5 @@ func (j *Journal) Close() error {
 	close(j.toGrow)
 	j.mu.Unlock()
 	<-j.grown
-	return errors.Join(j.end(), j.file.Close())
+	return errors.Join(j.markClosed(), j.file.Close())
 }

@@ -18,7 +18,7 @@ const (
 // shorter than the logs of a majority.
 func (g *Group) bootstrapLate() {
 	since := time.Now()
-	for !g.founded() {
+	for !g.hasState() {
 		if !g.host.sleep(pollFound) || g.closed.Load() {
 			return
 		}
@@ -32,7 +32,7 @@ func (g *Group) bootstrapLate() {
 		if i := g.cur.Load(); i != nil {
 			g.replace(i, g.bootstrapOnce)
 		}
-		if i := g.cur.Load(); i != nil && g.founded() {
+		if i := g.cur.Load(); i != nil && g.hasState() {
 			g.campaignFirst(i)
 			return
 		}
@@ -43,7 +43,7 @@ func (g *Group) bootstrapLate() {
 // bootstrapOnce bootstraps the group unless a leader has sent it an entry by now. No instance
 // may run.
 func (g *Group) bootstrapOnce() error {
-	if g.founded() {
+	if g.hasState() {
 		return nil
 	}
 	return g.bootstrap()

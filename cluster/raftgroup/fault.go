@@ -146,7 +146,7 @@ func (g *Group) tryRestart() bool {
 	if g.closed.Load() || g.cur.Load() != nil {
 		return true
 	}
-	err := g.host.writable()
+	err := g.host.checkWritable()
 	if err == nil {
 		err = g.reopen()
 	}
@@ -202,9 +202,9 @@ func (h *Host) reopenLog() error {
 	return err
 }
 
-// writable checks that the disk has room and accepts a write.
-func (h *Host) writable() error {
-	if err := h.space(); err != nil {
+// checkWritable checks that the disk has room and accepts a write.
+func (h *Host) checkWritable() error {
+	if err := h.checkSpace(); err != nil {
 		return err
 	}
 	h.probing.Lock()
@@ -228,9 +228,9 @@ func probe(dir string) error {
 	return errors.Join(err, f.Close(), os.Remove(f.Name()))
 }
 
-// space returns an error if less than MinFree is free. It returns nil where the system cannot
+// checkSpace returns an error if less than MinFree is free. It returns nil where the system cannot
 // report free space.
-func (h *Host) space() error {
+func (h *Host) checkSpace() error {
 	if h.cfg.MinFree < 0 {
 		return nil
 	}
@@ -245,7 +245,7 @@ func (h *Host) space() error {
 // node transfers its groups while the disk still accepts the writes needed for that, and accepts
 // no leadership. It continues as a follower.
 func (h *Host) watchSpace() {
-	err, old := h.space(), h.lowSpace.Load()
+	err, old := h.checkSpace(), h.lowSpace.Load()
 	switch {
 	case err != nil && old == nil:
 		h.log.Error("low disk space; this node leads no range until space is free", "err", err)

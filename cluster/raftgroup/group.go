@@ -68,7 +68,7 @@ func (g *Group) apply(ctx context.Context, data []byte) (applied, error) {
 	defer g.inflight.Add(-1)
 	i := g.cur.Load()
 	if i == nil || g.closed.Load() {
-		return applied{}, g.absent()
+		return applied{}, g.whyUnavailable()
 	}
 	if err := ctx.Err(); err != nil {
 		return applied{}, fmt.Errorf("%w: %w", ErrOverloaded, err)
@@ -86,9 +86,9 @@ func (g *Group) apply(ctx context.Context, data []byte) (applied, error) {
 	return a, nil
 }
 
-// absent returns why there is no instance: the group is closed, or this replica is out of service
+// whyUnavailable returns why there is no instance: the group is closed, or this replica is out of service
 // for now and others lead.
-func (g *Group) absent() error {
+func (g *Group) whyUnavailable() error {
 	if g.closed.Load() {
 		return ErrClosed
 	}

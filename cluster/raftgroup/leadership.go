@@ -22,8 +22,8 @@ func (i *instance) watchLeadership() {
 	var leader quota.NodeID
 	leading := false
 	// A replica that no leader reaches reports so once: other nodes may know a leader.
-	lonely := time.NewTimer(2 * i.group.host.cfg.Timing.Heartbeat)
-	defer lonely.Stop()
+	noLeader := time.NewTimer(2 * i.group.host.cfg.Timing.Heartbeat)
+	defer noLeader.Stop()
 	for {
 		select {
 		case won := <-i.notify:
@@ -34,7 +34,7 @@ func (i *instance) watchLeadership() {
 				leading = false
 				i.stopLeading()
 			}
-		case <-lonely.C:
+		case <-noLeader.C:
 			if _, id := i.raft.LeaderWithID(); id == "" && leader == "" {
 				i.group.opts.OnLeader("")
 			}

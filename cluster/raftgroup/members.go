@@ -206,7 +206,7 @@ func (c *change) keepsQuorum(voters []quota.NodeID) error {
 func (g *Group) change(ctx context.Context, plan func(*change) error) error {
 	i := g.cur.Load()
 	if i == nil || g.closed.Load() {
-		return g.absent()
+		return g.whyUnavailable()
 	}
 	_, term, serving := g.Leader()
 	if !serving {

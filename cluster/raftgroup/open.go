@@ -65,7 +65,7 @@ func (h *Host) adopt(g *Group) error {
 	h.unpark(g)
 	if *g.preferred.Load() == h.cfg.Self {
 		h.spawn(func() { g.campaignFirst(g.cur.Load()) })
-	} else if !g.opts.Join && slices.Contains(g.opts.Voters, h.cfg.Self) && !g.founded() {
+	} else if !g.opts.Join && slices.Contains(g.opts.Voters, h.cfg.Self) && !g.hasState() {
 		h.spawn(g.bootstrapLate)
 	}
 	return nil
@@ -92,14 +92,14 @@ func (g *Group) openFiles() (err error) {
 	if g.store.Term() == 0 && g.snaps.any() {
 		return damaged(logPath(g.host.cfg.Dir), errors.New("it has no data of the group, but the group has snapshots"))
 	}
-	if g.opts.Join || g.opts.Voters[0] != g.host.cfg.Self || g.founded() {
+	if g.opts.Join || g.opts.Voters[0] != g.host.cfg.Self || g.hasState() {
 		return nil
 	}
 	return g.bootstrap()
 }
 
-// founded reports whether the group has entries or a snapshot here.
-func (g *Group) founded() bool {
+// hasState reports whether the group has entries or a snapshot here.
+func (g *Group) hasState() bool {
 	last, _ := g.store.LastIndex() // which never fails
 	return last != 0 || g.snaps.any()
 }

@@ -121,7 +121,7 @@ const askAgain = 10 * time.Millisecond
 func (g *Group) runRound() error {
 	i := g.cur.Load()
 	if i == nil || g.closed.Load() {
-		return g.absent()
+		return g.whyUnavailable()
 	}
 	t := g.host.cfg.Timing
 	ctx, cancel := context.WithTimeout(i.trans.ctx, t.rpcTimeout())

@@ -239,7 +239,7 @@ func (g *Group) Snapshot(ctx context.Context) error {
 	for try := 1; ; try++ {
 		i := g.cur.Load()
 		if i == nil {
-			return g.absent()
+			return g.whyUnavailable()
 		}
 		err := i.wait(ctx, i.raft.Snapshot())
 		if errors.Is(err, raft.ErrNothingNewToSnapshot) {

@@ -65,7 +65,7 @@ func (m *transfers) due(now time.Time) bool {
 func (g *Group) TransferTo(ctx context.Context, id quota.NodeID) error {
 	i := g.cur.Load()
 	if i == nil {
-		return g.absent()
+		return g.whyUnavailable()
 	}
 	if i.raft.State() != raft.Leader {
 		return ErrNotLeader
