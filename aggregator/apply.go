@@ -106,6 +106,9 @@ func (rt *route) sentAt(g *quota.Grant) quota.Time {
 	return 0
 }
 
+// apply applies one entry of a grant to its bucket: a recall, an answer to a report, or a grant. It ignores entries of
+// other epochs and grants that are older than the last one. at is the leader's time of the grant on this member's clock.
+// took is the time since the answered report was sent, if the entry refers to a line of it.
 func (a *Aggregator) apply(now, at quota.Time, off clockOffset, b *bucket, rt *route, e *quota.GrantEntry, took time.Duration) {
 	b.lock()
 	defer b.unlock()
@@ -250,8 +253,8 @@ func (b *bucket) knownUse(l *quota.Limit) quota.Units {
 	return b.acked
 }
 
-// levelUnderLimit returns the grant's level by the limit version that this member counts by; the leader may have another one
-// for a moment. The use of a window is the same under both versions; a token bucket has the same level.
+// levelUnderLimit returns the grant's level by the limit version that this member counts by; the leader may have
+// another one for a moment. The use of a window is the same under both versions; a token bucket has the same level.
 func (b *bucket) levelUnderLimit(e *quota.GrantEntry) quota.Units {
 	l := b.as
 	if l == nil || l.Kind == quota.TokenBucket || e.Burst == 0 {
@@ -275,8 +278,8 @@ func (b *bucket) lowWater(rt *route, e *quota.GrantEntry) quota.Units {
 	return max(low, held-b.maxExpectedUse(e.Again))
 }
 
-// maxExpectedUse returns the most that a member uses until its next report, if its demand is what the leader expects: three
-// standard deviations of a Poisson count above the mean, and a few tokens. More is a surprise.
+// maxExpectedUse returns the most that a member uses until its next report, if its demand is what the leader expects:
+// three standard deviations of a Poisson count above the mean, and a few tokens. More is a surprise.
 func (b *bucket) maxExpectedUse(again time.Duration) quota.Units {
 	mean := float64(b.demand) * float64(again) * (1 / (float64(quota.Token) * float64(time.Second)))
 	return quota.RoundUnits((mean + 3*math.Sqrt(mean) + fewTokens) * float64(quota.Token))

@@ -149,8 +149,8 @@ func (a *Aggregator) decideRequest(clock Clock, c *Call, q *quota.Request) quota
 	return enforced(d, l, key)
 }
 
-// releaseAnswers gives up leaders' admissions for a request that another counter of it refuses: in shadow, the call continues
-// without the request.
+// releaseAnswers gives up leaders' admissions for a request that another counter of it refuses: in shadow, the call
+// continues without the request.
 func (c *Call) releaseAnswers(q *quota.Request) {
 	for i := range c.answers {
 		if an := &c.answers[i]; an.by == q && an.answer.Allowed {
@@ -181,8 +181,8 @@ func (a *Aggregator) decideFixed(s *limitEntry, r *rule, l *quota.Limit, key str
 	return d, true
 }
 
-// countUnfit counts a cost that never fits. It is demand: the tally counts it as refused. Reports do not, because no share
-// of the limit would help.
+// countUnfit counts a cost that never fits. It is demand: the tally counts it as refused. Reports do not, because no
+// share of the limit would help.
 func (s *limitEntry) countUnfit(d *quota.Decision, cost int64) (counted quota.Units) {
 	if d.Why == quota.WhyOverBurst || d.Why == quota.WhyOverMaxCost {
 		counted = quota.FromTokens(min(cost, quota.MaxTokens))

@@ -11,7 +11,7 @@ import (
 const calmShare = 0.05
 
 // openCalm starts an epoch with a check. The key is calm if it may be: it reports once, when it closes, instead of at
-// once and when it closes. Most keys are asked for rarely, and their limits are far away.
+// once and when it closes. Most keys are requested rarely, and are far below their limits.
 func (a *Aggregator) openCalm(now quota.Time, b *bucket, l *quota.Limit) {
 	a.startEpoch(now, b, l)
 	if b.calm = b.mayBeCalm(l); b.calm {
@@ -21,14 +21,14 @@ func (a *Aggregator) openCalm(now quota.Time, b *bucket, l *quota.Limit) {
 	}
 }
 
-// mayBeCalm reports whether the key may be calm: that of a soft token bucket whose counts do not endure, if a leader has
-// reported the level, and half of the burst or more was left.
+// mayBeCalm reports whether the key may be calm: its limit is a soft token bucket whose counts do not endure, and the
+// last level that a leader reported was at least half of the burst.
 func (b *bucket) mayBeCalm(l *quota.Limit) bool {
 	return l.Kind == quota.TokenBucket && l.Class == quota.Counted && !l.Endures() && !l.AsksLeader() && b.hasLevel && b.level >= l.BurstUnits()/2
 }
 
 // staysCalm reports whether a calm key stays so with a check of this cost: half of the burst is left by the estimate,
-// and the key is asked for rarely, about once in a sync interval or less. This member's part of calmShare has room for
+// and the key is requested rarely, about once in a sync interval or less. This member's part of calmShare has room for
 // as many such checks as there may be until the key closes, and for the use that no leader knows of.
 func (b *bucket) staysCalm(now quota.Time, l *quota.Limit, est, cost quota.Units, sync time.Duration, members int) bool {
 	part := quota.RoundUnits(calmShare * float64(l.BurstUnits()) / float64(members))

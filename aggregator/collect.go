@@ -135,6 +135,7 @@ func (a *Aggregator) collect(now quota.Time, b *bucket, buf *Buffer) {
 	a.collectLocked(now, b, buf, false)
 }
 
+// collectLocked is collect with b locked. urgent is set if the key asked for the report.
 func (a *Aggregator) collectLocked(now quota.Time, b *bucket, buf *Buffer, urgent bool) {
 	if b.dead || b.phase == closed {
 		return
@@ -293,8 +294,8 @@ func (b *bucket) report(now quota.Time, rt *route, e *quota.ReportEntry) {
 	b.pending = rt.seq
 }
 
-// fillEntry writes the key's line in a report to the leader of that term. For a leader that has not granted yet, the line
-// contains the grants of an earlier one (Learn). Held by b.mu.
+// fillEntry writes the key's line in a report to the leader of that term. For a leader that has not granted yet, the
+// line contains the grants of an earlier one (Learn). Held by b.mu.
 func (b *bucket) fillEntry(e *quota.ReportEntry, now quota.Time, term quota.Term) {
 	c := b.decidedCounts()
 	held := b.in - b.allocated - c.used // undecided tokens are neither used nor returned yet

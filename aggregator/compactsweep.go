@@ -24,6 +24,8 @@ func (a *Aggregator) sweepCompact(now quota.Time) {
 	}
 }
 
+// sweepShard drops the keys of a shard that have been closed long enough. It looks at the longest closed ones until one
+// must stay, and at a sixtieth of the others, in turn.
 func (a *Aggregator) sweepShard(now quota.Time, s *compactShard) {
 	c := &a.table.compact
 	var gone goneKeys
@@ -99,7 +101,8 @@ func (s *compactLog) entryOf(hash uint64, at int) int {
 	return i
 }
 
-// makeRoom drops the keys that have been closed longest, of limits that use their shares, while the table is nearly full.
+// makeRoom drops the keys that have been closed longest, of limits that use their shares, while the table is nearly
+// full.
 func (a *Aggregator) makeRoom() {
 	if !a.tight() || a.table.compact.size.Load() == 0 {
 		return

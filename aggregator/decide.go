@@ -297,7 +297,7 @@ func (a *Aggregator) decideSoft(now quota.Time, t *attempt, b *bucket, l *quota.
 }
 
 // mayAsk reports whether the check may ask the leader: the limit allows the hop, the leader answers, and it has not
-// just refused the same cost. A call that has waited for another counter in vain may ask too.
+// just refused the same cost. A call that has already waited for another counter may ask too.
 func (a *Aggregator) mayAsk(now quota.Time, t *attempt, b *bucket, l *quota.Limit) bool {
 	return !t.alone && !t.answered && l.MayAsk() && a.ranges[b.rng].absent.from() == 0 && (now >= b.denied || t.cost < b.deniedCost)
 }
@@ -319,13 +319,15 @@ func (b *bucket) asks(l *quota.Limit) bool {
 
 // awaitsFirstGrant reports whether a check of a hard limit that this node may ask the leader about waits for the key's
 // first grant instead. The grant arrives as soon as the answer would; but a leader that answers has to commit a promise
-// to itself first, while a part of every bucket may be granted without that. So it waits where that part is many requests.
+// to itself first, while an equal part of every bucket may be granted without that. So the check waits if that part
+// covers manyRequests.
 func (a *Aggregator) awaitsFirstGrant(t *attempt, b *bucket, l *quota.Limit) bool {
 	return b.noGrantYet && !t.final && !t.answered && a.peers.Load() == 0 && !l.AsksLeader() && l.Kind == quota.TokenBucket &&
 		l.BurstUnits()/quota.Units(a.nodes()) >= manyRequests*max(t.cost, 2*quota.Token)
 }
 
-// manyRequests are so many that all nodes may hold as many without being in each other's way.
+// manyRequests is the number of requests that a node's equal part of the burst must cover, so that the parts that other
+// nodes hold do not refuse a check.
 const manyRequests = 4
 
 // mayAwait reports whether a check of a hard limit may wait for the next grant. Checks of limits that wait (MayWait)

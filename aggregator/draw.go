@@ -62,6 +62,7 @@ func (a *Aggregator) Miss(clock Clock, k quota.Key, cost int64) {
 	}
 }
 
+// miss counts the cost as refused by one counter.
 func (a *Aggregator) miss(clock Clock, s *limitEntry, key string, cost quota.Units) {
 	b := a.table.bucket(s, key)
 	if b == nil {

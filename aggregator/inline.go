@@ -49,8 +49,8 @@ func (t *inline) find(n quota.LimitName) *limitEntry {
 	return s
 }
 
-// findOrAdd returns the limit entry of a name, and makes it if there is room; nil without room, or if the name encodes no
-// limit.
+// findOrAdd returns the limit entry of a name, and makes it if there is room; nil without room, or if the name encodes
+// no limit.
 func (t *inline) findOrAdd(n quota.LimitName, owner string) *limitEntry {
 	if s, ok := t.entries.Load(n); ok {
 		s.used.Store(true)

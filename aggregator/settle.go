@@ -66,8 +66,8 @@ func (a *Aggregator) owable(clock Clock, s *limitEntry, key string) int64 {
 	return max(0, est.Plus(l.OwedUnits()).Tokens())
 }
 
-// forceCharge charges a counter even beyond its level. It returns the bucket and the level before; nil without room for the
-// key.
+// forceCharge charges a counter even beyond its level. It returns the bucket and the level before; nil without room for
+// the key.
 func (a *Aggregator) forceCharge(clock Clock, s *limitEntry, key string, cost quota.Units, c *Call) (*bucket, quota.Units) {
 	for {
 		b := a.table.bucketOrOverflow(s, key, false)
@@ -84,6 +84,8 @@ func (a *Aggregator) forceCharge(clock Clock, s *limitEntry, key string, cost qu
 	}
 }
 
+// forceChargeBucket is forceCharge for a bucket. It returns the level before; ok is false, and nothing is charged, if
+// the bucket was dropped from the table.
 func (a *Aggregator) forceChargeBucket(now quota.Time, b *bucket, t *attempt) (was quota.Units, ok bool) {
 	cost := t.cost
 	b.lock()
@@ -148,6 +150,7 @@ func (a *Aggregator) RefundTaken(clock Clock, n quota.LimitName, key string, cos
 	return a.refundAll(clock, n, key, cost, t)
 }
 
+// refundAll gives a cost back to all counters of a limit but its floor. A nil taken means that it was taken just now.
 func (a *Aggregator) refundAll(clock Clock, n quota.LimitName, key string, cost int64, taken *Taken) quota.Decision {
 	s, key := a.table.resolve(n, key)
 	if s == nil {

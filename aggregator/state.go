@@ -133,7 +133,7 @@ type estimateState struct {
 	noneFree       bool // at the last grant, the leader had less free than this member wanted
 	grantedNothing bool // the last grant had neither tokens nor rate: the leader may decide the key itself
 	central        bool // GrantEntry.Central of the last grant
-	noGrantYet     bool // no grant has arrived since the key was opened or let go
+	noGrantYet     bool // no grant has arrived since the key was opened, or since its close began
 }
 
 // reportState holds the last report and its answer, and the reasons why the next one is urgent.
@@ -256,8 +256,8 @@ func (b *bucket) addHeld(u quota.Units) {
 	}
 }
 
-// countOverdraft counts an overdraft. The leader does not know of it when it grants, so its grant may exceed what is left:
-// see repay.
+// countOverdraft counts an overdraft. The leader does not know of it when it grants, so its grant may exceed what is
+// left: see repay.
 func (b *bucket) countOverdraft(u quota.Units) { b.over, b.unpaid = b.over.Count(u), b.unpaid.Count(u) }
 
 // repay pays the overdraft since the last report out of held tokens, as far as these exceed the estimate: spent by

@@ -212,7 +212,8 @@ func (t *table) lookup(s *limitEntry, key string) *bucket {
 	return b
 }
 
-// recheckOverride applies an override that was set after newBucket read the overrides, and before the table had the bucket.
+// recheckOverride applies an override that was set after newBucket read the overrides, and before the table had the
+// bucket.
 func (b *bucket) recheckOverride(all quota.Overrides) {
 	b.lock()
 	b.relimit(all)

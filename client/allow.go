@@ -35,6 +35,9 @@ func (c *Client) allow(ctx context.Context, k quota.Key, cost int64, t *chargeTi
 	return res, nil
 }
 
+// decide decides a valid check: in this process, or at a node if the limit or the state of the key
+// requires it. Until the first limits arrive, the fallback decides. A client that does not decide in its
+// process asks a node.
 func (c *Client) decide(ctx context.Context, k quota.Key, cost int64, t *chargeTime) (Result, error) {
 	if c.closed.Load() {
 		return Result{}, errClosed()

@@ -110,7 +110,8 @@ type delta struct {
 
 func (d delta) attempted() quota.Units { return (d.used + d.over).Plus(d.refused) }
 
-// void removes all tokens and rates of the member, but not what is answered: the window has ended, or the key is closed.
+// void removes all tokens and rates of the member, except what decide requests have used (answered). It is called when
+// the window has ended, the key is closed, or the process has ended.
 func (al *allocation) void() {
 	al.out, al.returnable = al.answered(), min(al.answered(), al.returnable)
 	al.held, al.rate, al.charged = 0, 0, 0
@@ -131,7 +132,7 @@ func (al *allocation) answered() quota.Units {
 	return al.logged.answered
 }
 
-// answered is the part of returns that decide requests used.
+// answered is the part of returnableTokens that decide requests used.
 func (b *bucket) answered() (sum quota.Units) {
 	for i := range b.allocations {
 		al := &b.allocations[i]
@@ -199,7 +200,8 @@ func (al *allocation) takeCounted(d *delta) (ended, current quota.Units) {
 	return ended, current
 }
 
-// endAnswered notes that the window has ended in which the leader admitted what is answered.
+// endAnswered moves what decide requests have used from answered to ended: the window in which the leader admitted it
+// has ended.
 func (al *allocation) endAnswered() {
 	if u := al.answered(); u > 0 {
 		al.takeAnswered(u)
@@ -261,7 +263,7 @@ func (al *allocation) accrue(now quota.Time) quota.Units {
 const leaseSlack = 50 * time.Millisecond
 
 // standing is the most that the member can spend at one moment: it accrues up to its cap, and
-// granted tokens on their way come on top. What is answered was spent.
+// granted tokens on their way come on top. Tokens of answered decide requests are spent already.
 func (al *allocation) standing() quota.Units { return max(0, min(al.out-al.answered(), al.maxHeld())) }
 
 func (al *allocation) maxHeld() quota.Units { return max(al.capped, al.held).Plus(al.unackedTokens) }

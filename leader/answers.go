@@ -17,7 +17,7 @@ import (
 // overflowed.
 type answers struct {
 	given    quota.Units // admitted since the bucket was opened
-	short    quota.Units // cost refused since the last checkpoint for want of a promise
+	short    quota.Units // cost refused since the last checkpoint because no promise covered it
 	promised ownPromise  // committed
 	pending  []ownPromise
 

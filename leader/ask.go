@@ -136,8 +136,8 @@ func (b *bucket) process(node quota.NodeID, inc quota.Incarnation) *allocation {
 	return nil
 }
 
-// allocationForAnswer returns the allocation of the requesting process, adding it if necessary; nil for a request without a
-// name, and for a process that counts as dead.
+// allocationForAnswer returns the allocation of the requesting process, adding it if necessary; nil for a request
+// without a name, and for a process that counts as dead.
 func (b *bucket) allocationForAnswer(now quota.Time, q *quota.Ask) *allocation {
 	if q.ID == 0 {
 		return nil

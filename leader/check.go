@@ -69,6 +69,7 @@ func (l *Ledger) check(now quota.Time, b *bucket) error {
 	return nil
 }
 
+// check verifies the invariants of the state. later is set if the range had a leader before this one.
 func (b *bucket) check(now quota.Time, later bool) error {
 	b.advance(now)
 	var standing, charged, inFlight quota.Units

@@ -131,8 +131,8 @@ func (al *allocation) observe(now quota.Time, d delta, sync time.Duration, b *bu
 	al.using = follow(al.using, max(0, float64(d.used+d.over-d.refunded)), size, seconds, every)
 }
 
-// updateDisplay updates the averages for display, before observe. A report of an open key replaces what was shown since the
-// last report. Counts of an epoch that begins (opened) were not shown at all: they are added, and fade from now on.
+// updateDisplay updates the averages for display, before observe. A report of an open key replaces what was shown since
+// the last report. Counts of an epoch that begins (opened) were not shown at all: they are added, and fade from now on.
 func (al *allocation) updateDisplay(now quota.Time, d delta, opened bool, f *fades) {
 	gap := displayTime
 	if al.reported > 0 {

@@ -122,7 +122,7 @@ type promise struct {
 	cap   quota.Units
 	until quota.Time
 	back  quota.Units // like total, of refunds
-	final bool        // the process is dead, and nothing of it is out
+	final bool        // the process is dead, and none of its tokens are out
 
 	beyondLog bool // high is more than the checkpoint says, by what is implicit
 }
@@ -352,7 +352,8 @@ func (al *allocation) committed(upTo quota.Seq) {
 	}
 }
 
-// catchUp grants what members were short of for want of a promise.
+// catchUp grants members what they did not get earlier because no promise covered it. It appends the grants, and those
+// pushed as a result, to out.
 func (l *Ledger) catchUp(now quota.Time, b *bucket, out []quota.Grant) []quota.Grant {
 	standing := b.advance(now) // may delete allocations of an ended window, so not inside the loop
 	l.catchingUp = true

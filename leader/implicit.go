@@ -104,8 +104,9 @@ func (b *bucket) implicitPromise(now quota.Time, al *allocation) promise {
 	return p
 }
 
-// reopen takes in a member that uses a key again which it had let go. It gets what is implicit again, unless it may
-// still have that beyond what the log says of it: a new leader sets it aside once for each node.
+// reopen reopens the allocation of a member that uses a closed key again. The member gets the implicit grant again,
+// unless a promise to it may still contain one that the log does not state (beyondLog): a new leader sets aside only
+// one for each node.
 func (b *bucket) reopen(al *allocation) {
 	if al.closed = false; !b.promises() {
 		return
@@ -120,7 +121,7 @@ func (b *bucket) reopen(al *allocation) {
 	}
 }
 
-// addImplicit adds to a promise what is implicit.
+// addImplicit adds the implicit grant to a promise.
 func (p *promise) addImplicit(implicit quota.Units) {
 	p.high, p.cap, p.beyondLog = p.high.Plus(implicit), max(p.cap, implicit), true
 }

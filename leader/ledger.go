@@ -193,6 +193,8 @@ func (l *Ledger) ReportInto(buf []quota.GrantEntry, now quota.Time, r *quota.Rep
 	return g, nil
 }
 
+// admit checks the range, the term, the incarnation and the sequence number of a report, and returns the state of its
+// sender. On an error, which Report lists, nothing of the report may be booked.
 func (l *Ledger) admit(r *quota.Report) (*member, error) {
 	if r.Range != l.id || r.Term != l.term {
 		return nil, fmt.Errorf("report of range %d term %d; this is range %d term %d", r.Range, r.Term, l.id, l.term)

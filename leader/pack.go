@@ -217,7 +217,7 @@ func whole[T ~int64 | ~uint64 | ~uint32 | ~uint16](w *numbers, fields ...*T) {
 	}
 }
 
-// zigzag is small for numbers that are near to 0, below it too.
+// zigzag encodes a number so that values near 0, also negative ones, become small.
 func zigzag(i int64) uint64   { return uint64(i<<1) ^ uint64(i>>63) }
 func unzigzag(v uint64) int64 { return int64(v>>1) ^ -int64(v&1) }
 
@@ -268,7 +268,7 @@ func (w *numbers) times(fields ...*quota.Time) {
 	}
 }
 
-// floats adds floats. Those with few digits have few bits, which are the first ones.
+// floats adds floats, with their bytes reversed: a float with few significant bits becomes a small number.
 func (w *numbers) floats(fields ...*float64) {
 	for _, f := range fields {
 		v := bits.ReverseBytes64(math.Float64bits(*f))
@@ -312,7 +312,7 @@ func (w *numbers) meter(m *limiter.Meter) {
 	*m = s.Meter()
 }
 
-// mostNumbers is at least as many as the numbers of the state.
+// mostNumbers returns an upper bound of the number of values that numbers adds.
 func (s *state) mostNumbers() int {
 	n := 100 + 2*len(s.rooms)
 	for i := range s.allocations {

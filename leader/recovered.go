@@ -182,7 +182,7 @@ func (l *Ledger) settleDead(now quota.Time, b *bucket, al *allocation, e *quota.
 	return used
 }
 
-// keepDead is how long a dead process is remembered at least, so that its journal can still be reported.
+// keepDead is the least time for which a dead process is remembered, so that its journal can still be reported.
 const keepDead = 10 * time.Minute
 
 // maxDead bounds the dead processes that a bucket remembers; the bound is two for each node if that

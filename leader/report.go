@@ -37,6 +37,7 @@ func (l *Ledger) CheckpointWanted(now quota.Time, limit int) []quota.KeyLevel {
 	return l.checkpoint(now, limit, false)
 }
 
+// checkpoint is Checkpoint if all is set, else CheckpointWanted.
 func (l *Ledger) checkpoint(now quota.Time, limit int, all bool) []quota.KeyLevel {
 	l.written++
 	c := checkpoint{most: limit, now: now}

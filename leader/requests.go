@@ -168,10 +168,10 @@ func (b *bucket) recordsRooms() bool {
 	return b.limit.AsksLeader() || b.asked.at > 0 || b.limit.Ceiling == quota.Hard && b.tier.Kind == quota.TokenBucket
 }
 
-// fitRefund reduces a refund of a hard bucket, which had room for it at its member, to the part for
-// which it has had room since: a full level gains nothing. Callers gave it back at an unknown time
-// in gap. recorded means that rooms covers that time. Otherwise gap is the time since the log's line
-// or since its process died, and the refund may be older.
+// fitRefund returns the part of the refund u that raises the level of a hard bucket: a full bucket gains
+// nothing, and it may have been full since the member booked the refund. Callers gave the tokens back at an
+// unknown time within gap. If recorded is set, rooms covers that time. Otherwise gap is the time since
+// the log's line or since the process died, and the refund may be older.
 func (l *Ledger) fitRefund(now quota.Time, b *bucket, gap time.Duration, recorded bool, u quota.Units) quota.Units {
 	if u == 0 || gap == unknownGap || b.limit.Ceiling == quota.Soft || b.tier.Kind != quota.TokenBucket {
 		return u

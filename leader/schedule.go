@@ -236,6 +236,7 @@ func (l *Ledger) current(b *bucket) *bucket {
 	return b
 }
 
+// apply applies the change to one bucket, which is unpacked.
 func (c *change) apply(l *Ledger, b *bucket) {
 	switch {
 	case c.limits != nil:

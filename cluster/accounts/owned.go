@@ -9,7 +9,7 @@ import (
 )
 
 // owned tracks the accounts that transactions committed by this node still hold in other ranges.
-// Calls through this node wait until these are free, instead of trying in vain.
+// Calls through this node wait until these are free, because their attempts would fail.
 type owned struct {
 	mu   sync.Mutex
 	over map[account.ID]chan struct{}

@@ -78,6 +78,8 @@ func (q *queue) await(ctx context.Context, p *pending) error {
 	}
 }
 
+// push adds a command to the queue. It returns an error with errOverloaded if the queue, or the share of the command's
+// owner, is full, and one with errNotLeader if the service is closed. Then the command is never applied.
 func (q *queue) push(p *pending) error {
 	q.mu.Lock()
 	defer q.mu.Unlock()

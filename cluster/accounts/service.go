@@ -102,7 +102,7 @@ type Service struct {
 	turns       turns
 	hot         hot
 	bundles     bundles
-	apart       hot // accounts whose calls were joined in vain
+	apart       hot // accounts whose bundles could not commit: for hotLimit, their calls join none
 
 	stopping atomic.Pointer[func(step string, home quota.RangeID) bool]
 }

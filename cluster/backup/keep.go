@@ -85,6 +85,7 @@ func (k *keptStates) getOrCreate(id string, create bool) (*kept, error) {
 	return b, nil
 }
 
+// drop drops the states for a backup, if there are any. Reads of them fail with errDropped.
 func (k *keptStates) drop(id string) {
 	k.mu.Lock()
 	b := k.byID[id]
@@ -269,6 +270,7 @@ func (s *Service) ledSince(ctx context.Context, g *raftgroup.Group, id string, g
 	return k, b, nil
 }
 
+// keep takes the state of a group that has been held since the hold step.
 func (s *Service) keep(ctx context.Context, g *raftgroup.Group, id string, group uint32) (*peerv1.BackupGroup, error) {
 	k, b, err := s.ledSince(ctx, g, id, group)
 	if err != nil {
@@ -288,6 +290,7 @@ func (s *Service) keep(ctx context.Context, g *raftgroup.Group, id string, group
 	return &peerv1.BackupGroup{Index: index, Term: k.term}, b.add(group, &keptGroup{term: k.term, write: write})
 }
 
+// goOn ends the hold of a group. It returns an error if the hold, or this node's leadership, has been interrupted.
 func (s *Service) goOn(ctx context.Context, g *raftgroup.Group, id string, group uint32) (*peerv1.BackupGroup, error) {
 	k, _, err := s.ledSince(ctx, g, id, group)
 	if group != raftgroup.MetaGroup {

@@ -90,7 +90,8 @@ func padded(b []byte) string {
 	return string(b)
 }
 
-// verify returns an error if a file with this header is damaged or not this node's.
+// verify returns an error if a file with this header is damaged, has another version, or belongs to another node or
+// cluster.
 func (h *header) verify(cluster string, node quota.NodeID) error {
 	switch {
 	case h.magic != magic:
