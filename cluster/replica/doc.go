@@ -12,7 +12,7 @@
 // # Checkpoints
 //
 // Changed levels of keys are written to the range's log (checkpoint.go): once per checkpointEvery those
-// that changed by enough to matter to the next leader, within ten seconds the others (leader's stray.go
+// that changed by enough to matter to the next leader, within ten seconds the others (leader's deviation.go
 // says which), and at once those that members wait for, in entries of their own. The state machine
 // of the log (machine.go, levels.go) holds them on all nodes that keep the range, next to the range's
 // accounts and its part of the history. The next leader builds its ledger from those levels.
