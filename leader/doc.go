@@ -157,9 +157,8 @@
 // too high by the requests that were in flight. And rooms keeps 64 moments: in a token bucket or
 // sliding window that was nearly full, a reversed booking may return too little.
 //
-// A new leader knows no decide requests. Under soft, where counts endure
-// (quota.Limit.ReportsAnswers), an answer moves the cost from the pool to the member's out, and the
-// member reports it as use (allocation.answered). That changes nothing for the leader that admitted
+// A new leader knows no decide requests. Under soft, where counts endure, an answer moves the cost
+// from the pool to the member's out, and the member reports it as use (allocation.answered). That changes nothing for the leader that admitted
 // it; a new leader books it beyond the mark, like any other use. What the member does not report
 // returns when it closes the key. For other limits, the bookings of an earlier leader stay in the
 // level that a new one takes over, so it may count requests that were in flight.

@@ -21,15 +21,15 @@ func TestDurableCounts(t *testing.T) {
 		seeds = 20
 	}
 	kills, told := 0, int64(0)
-	for n := range 2 * seeds {
-		seed := n / 2
+	for n := range 3 * seeds {
+		seed := n / 3
 		rng := rand.New(rand.NewPCG(seed, 11))
 		l := limit(1, 1, quota.Soft)
 		l.SetFirst(quota.Window(quota.FixedWindow, 1_000_000, 24*time.Hour))
 		if seed%4 == 0 {
 			l.Ceiling = quota.Hard
 		}
-		if n%2 == 1 {
+		if n%3 > 0 {
 			l.Ceiling, l.Decide = quota.Soft, quota.AtLeader
 		}
 		s := Scenario{
@@ -47,6 +47,12 @@ func TestDurableCounts(t *testing.T) {
 			}
 		}
 		kills += len(s.Faults)
+		if n%3 == 2 {
+			for at := time.Duration(0); at < 8*time.Second; at += time.Duration(200+rng.IntN(2000)) * time.Millisecond {
+				s.Faults = append(s.Faults, Fault{At: at, Kind: Switch, Decide: quota.Decide(rng.IntN(4))})
+			}
+			slices.SortFunc(s.Faults, func(x, y Fault) int { return cmp.Compare(x.At, y.At) })
+		}
 		r := newRun(s)
 		r.start()
 		r.until(r.Start.Add(r.Duration + r.late))
@@ -61,7 +67,7 @@ func TestDurableCounts(t *testing.T) {
 			t.Errorf("seed %d, decide %d, %s: booked %d, told %d (%+d)", seed, l.Decide, describe(s), booked, r.res.Admitted, booked-r.res.Admitted)
 		}
 	}
-	t.Logf("%d runs, %d kills, %d admitted", 2*seeds, kills, told)
+	t.Logf("%d runs, %d kills, %d admitted", 3*seeds, kills, told)
 }
 
 // TestSparseCounts kills every node twice while members open and close a key again and again, with
