@@ -383,10 +383,7 @@ func (a *Aggregator) peek(now quota.Time, t *attempt, b *bucket, l *quota.Limit,
 			t.need = Grant
 		}
 	}
-	left := est
-	if l.Ceiling == quota.Hard {
-		left = est.Plus(b.presumed)
-	}
+	left := est.Plus(b.presumed)
 	switch {
 	case !held && l.Ceiling == quota.Hard && a.ranges[b.rng].absent.from() != 0 && left >= quota.Token:
 		return a.inFailover(now, b, l, left, quota.Token)
@@ -528,8 +525,8 @@ func (b *bucket) decided(now quota.Time, l *quota.Limit, why quota.Why, allowed 
 		t := l.First()
 		d.ResetAfter = m.ResetAfter(at, &t)
 		if l.Kind == quota.SlidingWindow {
-			// The slope is rounded down to units per second. What that leaves until the next window counts as returned.
-			d.ResetAfter = m.TimeFor(at, &t, est, l.BurstUnits()-quota.Units(l.Rate.Per/time.Second)-2)
+			// The slope and each refill are rounded down. What that leaves until the next window counts as returned.
+			d.ResetAfter = m.TimeFor(at, &t, est, l.BurstUnits()-max(quota.Token/1000, quota.Units(l.Rate.Per/time.Second)+2))
 		}
 		if d.RetryAfter = 0; !allowed {
 			d.RetryAfter = max(m.TimeFor(at, &t, est, cost), spacing)

@@ -21,10 +21,9 @@ type book struct {
 // tally is the ideal and the envelope of one key.
 type tally struct {
 	ideal    Ideal
-	envelop  Envelope   // knows of an admission when its caller does
-	backing  Envelope   // as envelop, but of what a leader admits when it does; with Check, of limits that may ask
-	used     quota.Time // when the last admission was
-	unsure   bool       // an answer was lost, or came late: backing counts what nobody admitted
+	envelop  Envelope // knows of an admission when its caller does
+	backing  Envelope // as envelop, but of what a leader admits when it does; with Check, of limits that may ask
+	unsure   bool     // an answer was lost, or came late: backing counts what nobody admitted
 	inFlight float64
 }
 
@@ -89,7 +88,7 @@ func (r *run) count(n *node, key string, tokens int64, d quota.Decision, by []as
 		r.res.WrongRefusals += tokens
 	}
 	if d.Allowed {
-		t.used = r.now
+		delete(n.seen, key)
 		r.res.PerNode[n.i] += tokens
 		r.charge(t, cost, d)
 		if len(by) == 0 {

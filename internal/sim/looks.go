@@ -10,7 +10,6 @@ import (
 // seen is the result of a check of cost 0.
 type seen struct {
 	heard     int // what the node had received by then
-	at        quota.Time
 	remaining int64
 	reset     quota.Time // by the node's clock
 }
@@ -18,35 +17,38 @@ type seen struct {
 // maxSwings bounds what is recorded of looks that contradict earlier ones.
 const maxSwings = 10
 
-// resetSlack is the rounding error of a reset time.
-const resetSlack = time.Millisecond
+// resetSlack returns how far two resets may differ of which a node estimated one and the leader answered
+// the other: the node knows the leader's clock to within a round trip.
+func (r *run) resetSlack() time.Duration { return time.Millisecond + 2*(r.Delay+r.varies()) }
 
 // looked compares a check of cost 0 with the node's last one of the key. If the node has received
-// nothing since, and no node has used the key for a while, only time has passed: then the remaining
-// count must not fall, and the reset must not move later.
+// nothing since and has not used the key, only time has passed: then the remaining count must not
+// fall, and the reset must not move later unless the window may have ended. Under hard, nodes end a
+// sliding window when the leader's clock may first end it: what then has not yet returned of a few
+// tokens moves the reset within the next window.
 func (r *run) looked(n *node, key string, d *quota.Decision) {
 	now := n.clock()
-	is := seen{n.heard, r.now, d.Remaining, now.Add(d.ResetAfter)}
+	is := seen{n.heard, d.Remaining, now.Add(d.ResetAfter)}
 	was, ok := n.seen[key]
 	if n.seen == nil {
 		n.seen = map[string]seen{}
 	}
 	n.seen[key] = is
-	if !ok || was.heard != is.heard || r.tally(key).used.Add(r.settles()) > was.at {
+	if !ok || was.heard != is.heard {
 		return
 	}
 	r.looks++
-	later := was.reset > now.Add(r.settles()) && is.reset > was.reset.Add(resetSlack)
+	early := r.Limit.Kind == quota.SlidingWindow && r.Limit.Ceiling == quota.Hard
+	later := !early && was.reset > now.Add(r.windowEnds()) && is.reset > was.reset.Add(r.resetSlack())
 	if (is.remaining < was.remaining || later) && len(r.swings) < maxSwings {
 		r.swings = append(r.swings, fmt.Sprintf("%v, node %d, key %s, %v: %d remained, then %d; the reset moved by %v",
 			r.since(), n.i+1, key, d.Why, was.remaining, is.remaining, is.reset.Sub(was.reset)))
 	}
 }
 
-// settles returns how long after the last admission the nodes still expect others to continue: they
-// extrapolate it until the next grants, which are rare once a key is quiet.
-func (r *run) settles() time.Duration {
-	return 2*time.Second + 2*r.Sync + 4*(r.Delay+r.varies()) + r.waited
+// windowEnds returns how far a node may take the end of a window for later than it is.
+func (r *run) windowEnds() time.Duration {
+	return 2*r.Sync + 4*(r.Delay+r.varies()) + r.waited
 }
 
 // modes returns the limit, and what it is after each change.
