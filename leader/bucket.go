@@ -221,7 +221,9 @@ func (b *bucket) relimit(now quota.Time, limit *quota.Limit) {
 	b.advance(now)
 	next := limit.First()
 	if next != b.tier {
-		b.fresh, b.rooms = now, nil
+		if !resizesWindow(&b.tier, &next) {
+			b.fresh, b.rooms = now, nil
+		}
 		b.shrink(now, limit)
 		standing := b.standing()
 		b.pool.Add(standing)
@@ -232,6 +234,13 @@ func (b *bucket) relimit(now quota.Time, limit *quota.Limit) {
 	}
 	b.limit, b.tier, b.gains, b.dirty, b.overdue = limit, next, limit.Rate.PerSecond(), true, true
 	b.advance(now)
+}
+
+// resizesWindow reports whether a change keeps the window and all use in it, so that a booking before the
+// change can still be reversed. What a sliding window returns depends on its size.
+func resizesWindow(old, next *quota.Tier) bool {
+	return old.Kind.Windowed() && old.Kind != quota.SlidingWindow &&
+		old.Kind == next.Kind && old.Rate.Per == next.Rate.Per && old.Calendar == next.Calendar
 }
 
 // shrink keeps the bucket until it would be full under the larger burst that is being replaced. If
@@ -341,7 +350,7 @@ func (b *bucket) learn(now quota.Time, al *allocation, e *quota.ReportEntry) {
 	if b.endures() {
 		al.resume(now, e)
 	}
-	if e.Learn.HasLevel && (!b.endures() || b.limit.AsksLeader() && !b.limit.ReportsAnswers()) {
+	if e.Learn.HasLevel && !b.endures() {
 		lastLevel := e.Learn.Level.Plus(b.maxRefill(e.Learn.Age)).Plus(b.forgiven - b.admitted)
 		if level := b.level(); level > lastLevel {
 			b.pool.Add(lastLevel.Plus(-level))

@@ -220,7 +220,7 @@ func TestCancelled(t *testing.T) {
 	const token = quota.Token
 	type at struct {
 		ms   int
-		do   string // ask, cancel, refund or reset
+		do   string // ask, abandon, reset or resize
 		id   quota.Seq
 		cost quota.Units
 		want quota.Units // level afterwards
@@ -242,6 +242,8 @@ func TestCancelled(t *testing.T) {
 		{"a refund", bucket, []at{{0, "ask", 1, 8, 2}, {0, "ask", 2, -4, 6}, {0, "abandon", 2, 0, 2}}},
 		{"same window", quota.Window(quota.FixedWindow, 10, time.Second), []at{{0, "ask", 1, 8, 2}, {900, "abandon", 1, 0, 10}}},
 		{"next window", quota.Window(quota.FixedWindow, 10, time.Second), []at{{0, "ask", 1, 8, 2}, {1000, "ask", 2, 5, 5}, {1000, "abandon", 1, 0, 5}}},
+		{"same window, resized", quota.Window(quota.FixedWindow, 10, time.Second), []at{{0, "ask", 1, 8, 2}, {0, "resize", 0, 20, 12}, {900, "abandon", 1, 0, 20}}},
+		{"resized bucket", quota.Tier{Rate: quota.Rate{Tokens: 1, Per: time.Hour}, Burst: 10}, []at{{0, "ask", 1, 8, 2}, {0, "resize", 0, 20, 2}, {0, "abandon", 1, 0, 2}}},
 		{"next sliding window", quota.Window(quota.SlidingWindow, 10, time.Second), []at{{0, "ask", 1, 8, 2}, {1500, "abandon", 1, 0, 6}}},
 		{"reset meanwhile", bucket, []at{{0, "ask", 1, 8, 2}, {0, "reset", 0, 0, 10}, {0, "ask", 2, 5, 5}, {0, "abandon", 1, 0, 5}}},
 	} {
@@ -262,6 +264,16 @@ func TestCancelled(t *testing.T) {
 					led.Ask(now, []quota.Ask{{From: "b", Incarnation: 1, ID: st.id, Key: examKey, Cost: st.cost * token}})
 				case "reset":
 					led.Reset(now, examKey)
+				case "resize":
+					l := limits.All()[0]
+					l.Burst = int64(st.cost)
+					if l.Kind.Windowed() {
+						l.Rate.Tokens = l.Burst
+					}
+					if limits, err = quota.NewLimits(limits.Version+1, []quota.Limit{l}); err != nil {
+						t.Fatal(err)
+					}
+					led.SetLimits(now, limits)
 				case "abandon":
 					seq++
 					r := quota.Report{Term: 1, From: "b", Incarnation: 1, Seq: seq, Entries: []quota.ReportEntry{{Key: examKey, Epoch: 1, Cancelled: []quota.Seq{st.id}}}}

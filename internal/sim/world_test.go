@@ -112,7 +112,8 @@ func TestLooksAreMonotone(t *testing.T) {
 				s := worldly(tiered(c, tier), seed)
 				s.Duration, s.Skew = 12*time.Second, 300*time.Millisecond
 				s.Loads = []Load{
-					{Rate: 40, To: time.Second, Spread: Spread{Nodes: []int{1, 2}}}, {Rate: 4, Spread: Spread{Nodes: []int{1}}},
+					{Rate: 40, To: time.Second, Spread: Spread{Nodes: []int{1, 2}}},
+					{Rate: 4, Spread: Spread{Nodes: []int{1}}},
 					{Rate: 60, Look: true},
 				}
 				r := newRun(s)
