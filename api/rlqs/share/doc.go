@@ -26,9 +26,8 @@
 // granted rates add up to the limit. Where a share is too small for a rate, the part is the
 // yield of draws. While the limit covers the demand, the part is the demand of the members
 // plus a share of the remaining capacity in proportion to demand. For that share every node
-// adds a tenth of the limit to its demand, so that a surge finds capacity on any node. The
-// demand of the other nodes is the median of the last grants, because nodes draw tokens in
-// steps. Debt reduces the part so that it is paid back in one second.
+// adds a tenth of the limit to its demand, so that a surge finds capacity on any node. Debt
+// reduces the part so that it is paid back in one second.
 //
 // # Assignments
 //
@@ -41,8 +40,9 @@
 // second of its rate. A member that could use more than its rate gets a new bucket as soon as
 // a quarter of a second of its rate has been saved.
 //
-// The demand of a proxy comes from its reports. A fall that cannot be random takes effect at
-// once. Refused requests show how long a member asked at its old rate, so the rest of the
+// The demand of a proxy is the average of its reports that leaders and the ledgers of clients
+// use too (fairshare.Follow): a change that cannot be random takes effect at once. Refused
+// requests show how long a member asked at its old rate, so the rest of the
 // report's requests belong to the time since. For a member of unknown demand all assigned
 // tokens count as spent.
 //
@@ -63,6 +63,6 @@
 // more than half full. Three cases are not covered: requests before the first assignment (the
 // filter's no_assignment_behavior), requests after the end of one
 // (expired_assignment_behavior), and a part that a node loses faster than it can reach its
-// proxies, beyond a reserve of 300ms of their rates. Tokens that lie in buckets when a window
+// proxies, beyond a reserve of 400ms of their rates. Tokens that lie in buckets when a window
 // ends are drawn from the next window.
 package share

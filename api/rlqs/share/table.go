@@ -126,8 +126,8 @@ func (t *Table) Report(now quota.Time, id MemberID, from Origin, u Usage) (Assig
 		h = &member{id: id, origin: from, reportedAt: now, rate: unassigned}
 		p.members = append(p.members, h)
 	}
-	p.update(now, t.source, 0, t.cfg.Settle)
-	h.guessDemand(p)
+	p.update(now, t.source, t.cfg.Settle)
+	h.guessDemand(p.limit)
 	p.report(now, t, h, u)
 	p.divide(now, t.cfg, 0)
 	a, ok := p.assign(now, t, h, true)
