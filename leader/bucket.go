@@ -349,8 +349,9 @@ func (b *bucket) learn(now quota.Time, al *allocation, e *quota.ReportEntry) {
 	}
 	if b.endures() {
 		al.resume(now, e)
+		return
 	}
-	if e.Learn.HasLevel && !b.endures() {
+	if e.Learn.HasLevel {
 		lastLevel := e.Learn.Level.Plus(b.maxRefill(e.Learn.Age)).Plus(b.forgiven - b.admitted)
 		if level := b.level(); level > lastLevel {
 			b.pool.Add(lastLevel.Plus(-level))
@@ -358,9 +359,7 @@ func (b *bucket) learn(now quota.Time, al *allocation, e *quota.ReportEntry) {
 		b.env.learned(now, lastLevel)
 		b.dirty = true
 	}
-	if !b.endures() {
-		al.inherit(now, e)
-	}
+	al.inherit(now, e)
 }
 
 // inEndedWindow reports whether all use in the entry belongs to a window that has ended. Use in a sliding
