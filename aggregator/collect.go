@@ -67,7 +67,7 @@ func (a *Aggregator) reportAll(now quota.Time, buf *Buffer) {
 		}
 		a.finish(now, quota.RangeID(r), buf, first)
 		rt.needsFull = false
-		rt.full.recordRepetition(now, rt.seq)
+		rt.full.recordSent(now, rt.seq)
 	}
 }
 

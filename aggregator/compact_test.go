@@ -358,7 +358,7 @@ func TestCompactMakesRoom(t *testing.T) {
 func TestCold(t *testing.T) {
 	rng := rand.New(rand.NewPCG(3, 4))
 	l := quota.Limit{Burst: 1}
-	slots := []*limitEntry{{keys: newKeys()}, {keys: newKeys()}, {keys: newKeys()}}
+	entries := []*limitEntry{{keys: newKeys()}, {keys: newKeys()}, {keys: newKeys()}}
 	c := &compactStore{}
 	type name struct {
 		of  *limitEntry
@@ -366,7 +366,7 @@ func TestCold(t *testing.T) {
 	}
 	all := map[name]quota.Time{}
 	for i := range 30_000 {
-		n := name{slots[rng.IntN(len(slots))], strconv.Itoa(rng.IntN(6000)) + strings.Repeat("x", rng.IntN(40))}
+		n := name{entries[rng.IntN(len(entries))], strconv.Itoa(rng.IntN(6000)) + strings.Repeat("x", rng.IntN(40))}
 		h := n.of.keys.hash(n.key)
 		at, there := all[n]
 		if got := c.has(h, n.of, n.key); got != there {
@@ -406,7 +406,7 @@ func TestCold(t *testing.T) {
 	if !maps.Equal(got, all) || c.size.Load() != int64(len(all)) {
 		t.Errorf("%d keys, and it says %d; want %d", len(got), c.size.Load(), len(all))
 	}
-	if c.put(1, kind{slots[0], &l}, strings.Repeat("x", chunkBytes), 1, &packedState{}) {
+	if c.put(1, kind{entries[0], &l}, strings.Repeat("x", chunkBytes), 1, &packedState{}) {
 		t.Error("a key longer than a chunk was taken")
 	}
 }

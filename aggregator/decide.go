@@ -326,8 +326,8 @@ func (a *Aggregator) awaitsFirstGrant(t *attempt, b *bucket, l *quota.Limit) boo
 		l.BurstUnits()/quota.Units(a.nodes()) >= manyRequests*max(t.cost, 2*quota.Token)
 }
 
-// manyRequests is the number of requests that a node's equal part of the burst must cover, so that the parts that other
-// nodes hold do not refuse a check.
+// manyRequests is the number of requests that a node's equal part of the burst must cover: with a smaller part, tokens
+// that other nodes hold would cause refusals here.
 const manyRequests = 4
 
 // mayAwait reports whether a check of a hard limit may wait for the next grant. Checks of limits that wait (MayWait)

@@ -12,10 +12,10 @@ type Handle struct{ at atomic.Pointer[cachedPlace] }
 
 // cachedPlace is the place of a bucket, and the set of limits in which it was found.
 type cachedPlace struct {
-	of    *Aggregator
-	slots *map[quota.LimitName]*limitEntry
-	line  *hotEntry
-	b     *bucket
+	of      *Aggregator
+	entries *map[quota.LimitName]*limitEntry
+	line    *hotEntry
+	b       *bucket
 }
 
 // Take takes a cost out of held tokens, without lock, map, clock or allocation. It returns false if it has taken and
@@ -25,7 +25,7 @@ type cachedPlace struct {
 // tokens that are gone.
 func (h *Handle) Take(cost int64) bool {
 	p := h.at.Load()
-	return p != nil && p.slots == p.of.table.entries.Load() && p.line.pay(cost, p.b, &p.of.urgent)
+	return p != nil && p.entries == p.of.table.entries.Load() && p.line.pay(cost, p.b, &p.of.urgent)
 }
 
 // Refuses reports whether the cost certainly cannot pass, and counts it as refused if so: it was just refused, the
@@ -34,12 +34,12 @@ func (h *Handle) Take(cost int64) bool {
 // refusal is repeated for that much longer. False decides nothing.
 func (h *Handle) Refuses(clock Clock, cost int64) bool {
 	p := h.at.Load()
-	return p != nil && p.slots == p.of.table.entries.Load() && cost > 0 && cost <= quota.MaxTokens && p.b.denies(clock, quota.FromTokens(cost))
+	return p != nil && p.entries == p.of.table.entries.Load() && cost > 0 && cost <= quota.MaxTokens && p.b.denies(clock, quota.FromTokens(cost))
 }
 
 // Find looks up a key's bucket for a handle, after Take has failed and the key was decided. The limit need not exist.
 func (a *Aggregator) Find(h *Handle, n quota.LimitName, key string) {
-	slots := a.table.entries.Load()
+	entries := a.table.entries.Load()
 	s, key := a.table.resolve(n, key)
 	if s == nil || !s.rule.Load().simple {
 		h.Forget()
@@ -49,8 +49,8 @@ func (a *Aggregator) Find(h *Handle, n quota.LimitName, key string) {
 	if l == nil || b == nil {
 		return
 	}
-	if p := h.at.Load(); p == nil || p.line != l || p.slots != slots || p.of != a {
-		h.at.Store(&cachedPlace{a, slots, l, b})
+	if p := h.at.Load(); p == nil || p.line != l || p.entries != entries || p.of != a {
+		h.at.Store(&cachedPlace{a, entries, l, b})
 	}
 }
 
@@ -67,15 +67,15 @@ type LimitHandle struct{ at atomic.Pointer[cachedLimit] }
 
 // cachedLimit is the table of a limit's keys, and the set of limits in which it was found.
 type cachedLimit struct {
-	of    *Aggregator
-	slots *map[quota.LimitName]*limitEntry
-	keys  *keys
+	of      *Aggregator
+	entries *map[quota.LimitName]*limitEntry
+	keys    *keys
 }
 
 // Take is Handle.Take for one of the keys, without lock, clock or allocation.
 func (h *LimitHandle) Take(key string, cost int64) bool {
 	p := h.at.Load()
-	if p == nil || p.slots != p.of.table.entries.Load() {
+	if p == nil || p.entries != p.of.table.entries.Load() {
 		return false
 	}
 	l, b := p.keys.find(key)
@@ -85,14 +85,14 @@ func (h *LimitHandle) Take(key string, cost int64) bool {
 // FindLimit looks up a limit for a handle, after Take has failed and a key was decided. The limit need not exist. It
 // does not find limits that change the names of their keys, or that charge more than one counter.
 func (a *Aggregator) FindLimit(h *LimitHandle, n quota.LimitName) {
-	slots := a.table.entries.Load()
+	entries := a.table.entries.Load()
 	s, key := a.table.resolve(n, "")
 	if s == nil || key != "" || !s.rule.Load().simple {
 		h.Forget()
 		return
 	}
-	if p := h.at.Load(); p == nil || p.keys != s.keys || p.slots != slots || p.of != a {
-		h.at.Store(&cachedLimit{a, slots, s.keys})
+	if p := h.at.Load(); p == nil || p.keys != s.keys || p.entries != entries || p.of != a {
+		h.at.Store(&cachedLimit{a, entries, s.keys})
 	}
 }
 

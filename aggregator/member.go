@@ -62,8 +62,8 @@ func (t *fullReport) last() quota.Seq {
 	return t.ends[(t.times-1)%maxFullReports]
 }
 
-// recordRepetition records that the full report was sent, or sent again, and that its last part has the number end.
-func (t *fullReport) recordRepetition(now quota.Time, end quota.Seq) {
+// recordSent records that the full report was sent, or sent again, and that its last part has the number end.
+func (t *fullReport) recordSent(now quota.Time, end quota.Seq) {
 	t.ends[t.times%maxFullReports] = end
 	t.times++
 	t.at = now

@@ -197,9 +197,9 @@ func TestCircuitIsSaid(t *testing.T) {
 	}
 }
 
-// TestInWords checks that the client explains errors that a wrong port or certificate causes, and
+// TestExplain checks that the client explains errors that a wrong port or certificate causes, and
 // leaves others as they are.
-func TestInWords(t *testing.T) {
+func TestExplain(t *testing.T) {
 	refused := stats{whyRefused: func(text string) string {
 		if strings.Contains(text, "bad certificate") {
 			return "get a new one"

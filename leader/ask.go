@@ -56,7 +56,7 @@ func (l *Ledger) answer(now quota.Time, q *quota.Ask) (quota.Answer, booking) {
 	booked.taken, booked.tried, booked.admitted = booked.taken-b.pool.Level(), booked.tried+b.attempted, booked.admitted+b.admitted
 	booked.window, _ = b.pool.Bounds()
 	b.noteAsked(q)
-	// Whatever the leader's own limit says of where it is decided: the member may know of a change earlier, or later.
+	// Wherever this leader's limit has requests decided: the member may learn of a change earlier or later.
 	if out.Allowed && q.Cost > 0 && !q.Force && b.limit.Ceiling == quota.Soft && b.endures() {
 		if al := b.allocationForAnswer(now, q); al != nil {
 			al.addAnswered(q.Cost)

@@ -29,7 +29,7 @@ const (
 	// priorRequests is the prior: the number of requests of one token that the sums start with.
 	priorRequests = 8
 	// poissonIndex is the index below which counts pass as Poisson: the estimate for a real Poisson
-	// process strays that far.
+	// process deviates that far.
 	poissonIndex = 2
 	// maxSampleFactor bounds a sample, as a multiple of its expectation. A valid sample of rare batches is
 	// three times the expectation; a much larger one is demand that moved.
@@ -53,7 +53,7 @@ func (d *dispersion) index() float64 {
 	return min(max((d.variance+priorRequests)/(d.mean+priorRequests), 1), maxBatchTokens)
 }
 
-// size returns the size of a typical batch in Units, from one token to largest tokens.
+// size returns the size of a typical batch in Units, from one token to maxBatchTokens.
 func (d *dispersion) size() float64 {
 	if d.typical == 0 {
 		size := d.index()

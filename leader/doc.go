@@ -148,9 +148,10 @@
 //
 // Counts are reversed as booked. The level is restored only as far as the tokens would still be
 // there: not for a window that has ended (use of a sliding one expires anyway), not across a reset
-// or a change of the limit, and not beyond what a full bucket could have held (rooms). A hard ceiling
-// stays exact. Reserved future tokens are debt of the pool and are reversed in the same way; a
-// caller whose wait is longer because of them still waits that long.
+// or a change of the limit (except one that only resizes a window), and not beyond what a full
+// bucket could have held (rooms). A hard ceiling stays exact. Reserved future tokens are debt of the
+// pool and are reversed in the same way; a caller whose wait is longer because of them still waits
+// that long.
 //
 // Three bounds make this inexact. The ledger remembers a member's newest 4096 decide requests, for
 // an hour after the last, and a member keeps 4096 cancelled ones of a key: beyond these, counts are
@@ -158,8 +159,9 @@
 // sliding window that was nearly full, a reversed booking may return too little.
 //
 // A new leader knows no decide requests. Under soft, where counts endure, an answer moves the cost
-// from the pool to the member's out, and the member reports it as use (allocation.answered). That changes nothing for the leader that admitted
-// it; a new leader books it beyond the mark, like any other use. What the member does not report
-// returns when it closes the key. For other limits, the bookings of an earlier leader stay in the
-// level that a new one takes over, so it may count requests that were in flight.
+// from the pool to the member's out, and the member reports it as use (allocation.answered). That
+// changes nothing for the leader that admitted it; a new leader books it beyond the mark, like any
+// other use. What the member does not report returns when it closes the key. For other limits, the
+// bookings of an earlier leader stay in the level that a new one takes over, so it may count requests
+// that were in flight.
 package leader

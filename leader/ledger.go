@@ -160,7 +160,7 @@ func (l *Ledger) Report(now quota.Time, r quota.Report) (quota.Grant, error) {
 	return l.ReportInto(nil, now, &r)
 }
 
-// ReportInto is Report with a buffer for the entries of the grant: they are appended to room[:0] if
+// ReportInto is Report with a buffer for the entries of the grant: they are appended to buf[:0] if
 // it has the capacity. The report is neither changed nor retained.
 func (l *Ledger) ReportInto(buf []quota.GrantEntry, now quota.Time, r *quota.Report) (quota.Grant, error) {
 	m, err := l.admit(r)

@@ -174,7 +174,7 @@ func (l *Ledger) liveAfter(now quota.Time, b *bucket, gap time.Duration, cost, w
 	b.live.countDebt(b, was, debt, d)
 	b.live.recordPaid(now, b, l.cfg.Sync)
 	b.live.refuse(gap <= (liveBefore-1)*l.cfg.Sync, min(gap, l.cfg.Lease)+l.cfg.Sync, cost, d.refused)
-	b.live.record(b)
+	b.live.recordLevel(b)
 	b.live.at, b.live.full = now, b.level() >= b.limit.BurstUnits()
 	return back
 }
@@ -314,14 +314,14 @@ func newLiveKey(now quota.Time, b *bucket, sync time.Duration) *liveKey {
 	for i := range e.slots {
 		e.slots[i] = liveSlot{level: b.limit.BurstUnits()}
 	}
-	e.record(b)
+	e.recordLevel(b)
 	return e
 }
 
 func (e *liveKey) slotAt(slot int64) *liveSlot { return &e.slots[uint64(slot)%liveSlots] }
 
-// record records the present level in the current slot.
-func (e *liveKey) record(b *bucket) {
+// recordLevel records the present level in the current slot.
+func (e *liveKey) recordLevel(b *bucket) {
 	e.level, e.free = b.highest(), b.pool.Level()
 	s := e.slotAt(e.slot)
 	s.free, s.level = min(s.free, e.free), max(s.level, e.level)
@@ -358,7 +358,7 @@ func (e *liveKey) advance(now quota.Time, b *bucket, sync time.Duration) {
 		e.count(b, e.slot-liveAfter-1)
 	}
 	e.slot, e.at = max(e.slot, slot), max(e.at, now)
-	e.record(b)
+	e.recordLevel(b)
 }
 
 // count counts the refusals of a slot.

@@ -43,7 +43,7 @@ func sameState(t testing.TB, want, got *state) {
 		}
 	}
 	if !reflect.DeepEqual(want, got) {
-		t.Fatalf("a bucket was unpacked as\n%s\nwas\n%s", told(got), told(want))
+		t.Fatalf("a bucket was unpacked as\n%s\nwas\n%s", dump(got), dump(want))
 	}
 }
 
@@ -54,7 +54,8 @@ func orNone[S ~[]E, E any](list S) S {
 	return list
 }
 
-func told(s *state) string {
+// dump returns the fields of a state as text.
+func dump(s *state) string {
 	text := fmt.Sprintf("%+v", *s)
 	for i := range s.allocations {
 		text += fmt.Sprintf("\n%+v %+v", s.allocations[i], s.allocations[i].logged)
@@ -141,12 +142,12 @@ func fill(rng *rand.Rand, v reflect.Value) {
 }
 
 // TestPackWhenUnused checks that buckets are packed after some seconds without use, whatever reads them
-// meanwhile, and that use wakes them.
+// meanwhile, and that use unpacks them.
 func TestPackWhenUnused(t *testing.T) {
 	for _, ceiling := range []quota.Ceiling{quota.Soft, quota.Hard} {
 		const keys = 300
 		u := newUpkept(t, keys, 3, ceiling)
-		resting := func(want int) {
+		wantPacked := func(want int) {
 			t.Helper()
 			n := 0
 			for _, b := range u.buckets {
@@ -165,22 +166,22 @@ func TestPackWhenUnused(t *testing.T) {
 				u.save()
 			}
 		}
-		resting(0)
+		wantPacked(0)
 		pass(20)
-		resting(keys)
+		wantPacked(keys)
 		u.use(7)
 		u.use(9)
-		resting(keys - 2)
+		wantPacked(keys - 2)
 		if len(u.TopSince(10, 10)) == 0 || u.Booked(u.name) == 0 {
 			t.Error("nothing is counted")
 		}
 		q := Query{Top: keys, Limits: func(quota.LimitName) bool { return true }}
 		packed := u.Rates(u.now, q)
-		resting(keys - 2)
+		wantPacked(keys - 2)
 		for k := range keys {
 			u.bucket(u.key(k))
 		}
-		resting(0)
+		wantPacked(0)
 		if inUse := u.Rates(u.now, q); !reflect.DeepEqual(packed, inUse) {
 			t.Errorf("%v: the rates of packed buckets are\n%+v\nin use\n%+v", ceiling, packed, inUse)
 		}
@@ -193,7 +194,7 @@ func TestPackWhenUnused(t *testing.T) {
 		if u.watched.len() > 2*keys {
 			t.Errorf("%v: %d of %d buckets are watched", ceiling, u.watched.len(), keys)
 		}
-		resting(keys)
+		wantPacked(keys)
 	}
 }
 

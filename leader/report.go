@@ -75,7 +75,7 @@ type checkpoint struct {
 	full bool // a line did not fit
 }
 
-// writeLine adds the line of a bucket if it is needed: a member waits for it, or needsLine. It returns
+// writeLine adds the line of a bucket if it is needed: a member waits for it, or needsLine says so. It returns
 // false if the line does not fit.
 func (l *Ledger) writeLine(c *checkpoint, b *bucket, wanted bool) bool {
 	if b.dropped || l.current(b) == nil || !b.mayNeedLine() || b.tier.Kind == quota.Concurrency {

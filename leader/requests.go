@@ -131,7 +131,8 @@ func (l *Ledger) cancel(now quota.Time, b *bucket, r *quota.Report, ids []quota.
 
 // unbook reverses a booking. The counts become as if it had not happened. The level does too,
 // except for a window that has ended, and for a booking before the key was reset or its limit
-// changed (other than resizesWindow): there nothing returns, because the level would be unknown.
+// changed in another way than resizesWindow: there nothing returns, because the level would be
+// unknown.
 func (b *bucket) unbook(now quota.Time, booked *booking, al *allocation) {
 	start, _ := b.pool.Bounds()
 	tried, admitted, back := booked.tried, booked.admitted, booked.taken

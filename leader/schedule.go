@@ -13,7 +13,7 @@ import (
 //   - Sweep visits a bucket when its alarm is due (timers). The alarm is never later than the
 //     next moment at which time alone changes something that others can see: see Ledger.nextAlarm.
 //     It may be earlier: then the visit sets it again.
-//   - Sweep also looks, every two seconds, at the buckets that are in memory as a whole, and puts
+//   - Sweep also looks, every two seconds, at the buckets that are in memory as a whole, and
 //     packs those that were not used since: see pack.go.
 //   - Checkpoint reads the list of buckets that have changed since the last one (Ledger.moved),
 //     and TopSince that of buckets with new counts (Ledger.counted).

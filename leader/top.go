@@ -78,7 +78,7 @@ func (l *Ledger) TopSome(each, most int) (more bool) {
 		l.visits++
 		l.topLeft--
 		b := l.counted.pop()
-		if b == nil { // dropped, and see keepCounts
+		if b == nil { // dropped: keepCounts has kept its counts
 			continue
 		}
 		b.counted = nil

@@ -115,7 +115,7 @@ func (c *Clock) TooFarOff() bool {
 }
 
 // startWait is how long Start waits for the clocks of other nodes. Running peers report much
-// sooner; the first node of a cluster waits for all of it.
+// sooner; the first node of a cluster waits for the full time.
 const startWait = 100 * time.Millisecond
 
 // Start sets the clock if it is wrong, before anything in this process uses it, and reports

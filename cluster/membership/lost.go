@@ -22,9 +22,9 @@ import (
 // LostData is the prefix of the refusal of a node that has lost its data.
 const LostData = "data: "
 
-// foundAfter is how long a node without data waits for the remaining nodes once a majority is
+// createAfter is how long a node without data waits for the remaining nodes once a majority is
 // connected and has not refused it. Nodes that are up answer within milliseconds.
-const foundAfter = time.Second
+const createAfter = time.Second
 
 // Lost returns the refusal of a node whose data have the identity first, if the membership
 // has another identity for it, or none although it never joined. It returns "" if the identities
@@ -51,7 +51,7 @@ func (s *Service) mustAskOthers(v *View) bool {
 }
 
 // createGroups creates the groups if no other node knows this one from before: as soon as all nodes are
-// connected, or a majority has been for foundAfter. It returns false if this node is refused
+// connected, or a majority has been for createAfter. It returns false if this node is refused
 // or stops.
 func (s *Service) createGroups(v *View) bool {
 	tick := time.NewTicker(5 * time.Millisecond)
@@ -71,7 +71,7 @@ func (s *Service) createGroups(v *View) bool {
 		switch here := s.connectedCount(v); {
 		case 2*here <= len(v.IDs):
 			since = time.Time{}
-		case here == len(v.IDs) || !since.IsZero() && time.Since(since) >= foundAfter:
+		case here == len(v.IDs) || !since.IsZero() && time.Since(since) >= createAfter:
 			return s.openGroups(v)
 		case since.IsZero():
 			since = time.Now()

@@ -6,10 +6,10 @@ import (
 )
 
 const (
-	// lateAfter is how long the voters listed before a node must be away before the node founds a
-	// fresh group in their place.
+	// lateAfter is how long the voters listed before a node must be away before the node creates a
+	// fresh group in their place. It checks every pollState.
 	lateAfter = 5 * time.Second
-	pollFound = 200 * time.Millisecond
+	pollState = 200 * time.Millisecond
 )
 
 // bootstrapLate bootstraps a fresh group whose preferred leader is absent, so that a starting
@@ -19,7 +19,7 @@ const (
 func (g *Group) bootstrapLate() {
 	since := time.Now()
 	for !g.hasState() {
-		if !g.host.sleep(pollFound) || g.closed.Load() {
+		if !g.host.sleep(pollState) || g.closed.Load() {
 			return
 		}
 		if !g.isFounder() {

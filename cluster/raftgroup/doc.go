@@ -48,7 +48,7 @@
 // It bootstraps the group, alone, and campaigns as soon as a quorum is connected. The others have
 // no configuration yet and vote for it. Leaders are thus in the right place from the start,
 // within a fraction of a second. If the preferred leader is absent for five seconds, the next
-// voter that is present founds the group with the same entry, also if it has a term already: it may
+// voter that is present creates the group with the same entry, also if it has a term already: it may
 // have voted in an election that nobody survived. Votes and first entries for a group
 // that is not open yet are parked until it opens. Replication to a disconnected peer waits for
 // the peer instead of failing: raft's own backoff would leave a returning follower without

@@ -105,9 +105,9 @@ func TestReportsWait(t *testing.T) {
 	}
 }
 
-// TestNewestList checks that of several waiting complete lists, only the newest and what follows it is
+// TestDropSuperseded checks that of several waiting complete lists, only the newest and what follows it is
 // booked, and that an incomplete list, or one of another process or range, drops nothing.
-func TestNewestList(t *testing.T) {
+func TestDropSuperseded(t *testing.T) {
 	type part struct {
 		seq   quota.Seq
 		parts uint32 // 0: does not end a list

@@ -106,8 +106,9 @@ func (l *Limit) CountsLong() bool {
 // because callers queue for future tokens in order of arrival.
 func (l *Limit) AsksLeader() bool { return l.Decide == AtLeader || l.MaxDebt > 0 }
 
-// ReportsAnswers reports whether members report what the leader has admitted for them as their own use, so that a new
-// leader books it as it books local decisions. Hard limits do not: there the log bounds what the leader admits.
+// ReportsAnswers reports whether the leader decides every request and members report what it has admitted for them as
+// their own use, so that a new leader books it as it books local decisions. Under hard they do not: there the log bounds
+// what the leader admits.
 func (l *Limit) ReportsAnswers() bool { return l.AsksLeader() && l.Ceiling == Soft && l.Endures() }
 
 // MayAsk reports whether the leader decides requests that memory does not settle, or all. In Auto it

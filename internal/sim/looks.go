@@ -17,15 +17,15 @@ type seen struct {
 // maxSwings bounds what is recorded of looks that contradict earlier ones.
 const maxSwings = 10
 
-// resetSlack returns how far two resets may differ of which a node estimated one and the leader answered
-// the other: the node knows the leader's clock to within a round trip.
+// resetSlack returns how far a reset that a node estimated may differ from one that the leader answered:
+// the node knows the leader's clock to within a round trip.
 func (r *run) resetSlack() time.Duration { return time.Millisecond + 2*(r.Delay+r.varies()) }
 
 // looked compares a check of cost 0 with the node's last one of the key. If the node has received
 // nothing since and has not used the key, only time has passed: then the remaining count must not
-// fall, and the reset must not move later unless the window may have ended. Under hard, nodes end a
-// sliding window when the leader's clock may first end it: what then has not yet returned of a few
-// tokens moves the reset within the next window.
+// fall, and the reset must not move later unless the window may have ended. The reset of a hard sliding
+// window is not checked: nodes end that window as soon as the leader's clock may have reached its end,
+// and use that has not returned by then moves the reset within the next window.
 func (r *run) looked(n *node, key string, d *quota.Decision) {
 	now := n.clock()
 	is := seen{n.heard, d.Remaining, now.Add(d.ResetAfter)}
@@ -46,7 +46,7 @@ func (r *run) looked(n *node, key string, d *quota.Decision) {
 	}
 }
 
-// windowEnds returns how far a node may take the end of a window for later than it is.
+// windowEnds returns how much later than the leader a node may end a window.
 func (r *run) windowEnds() time.Duration {
 	return 2*r.Sync + 4*(r.Delay+r.varies()) + r.waited
 }
