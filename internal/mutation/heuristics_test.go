@@ -14,7 +14,7 @@ var heuristics = []mutation{
 	// TestClients/skewed_soft.
 	{"debt is paid back over half a second", "leader/divide.go", "debtRepayTime = 500 * time.Millisecond", "debtRepayTime = 20 * time.Millisecond"},
 	// TestQuietKeys.
-	{"a calm member reports rarely", "leader/divide.go", "	return n * l.cfg.Sync\n", "	return min(n, 1) * l.cfg.Sync\n"},
+	{"a member far below the limit reports rarely", "leader/divide.go", "	return n * l.cfg.Sync\n", "	return min(n, 1) * l.cfg.Sync\n"},
 	// TestRecall/window.
 	{"hard grants most of the unneeded tokens", "leader/divide.go", "	surplusPart = 0.7\n", "	surplusPart = 0.0\n"},
 	// make reach, hard-local-even-3x-n50-c10: 21.1 % too few, bound 20.5.
@@ -127,9 +127,9 @@ var inScenarios = [][]string{
 }
 
 // proxyHeuristics are the guesses of the division among proxies, each turned off. The comment of each in
-// api/rlqs/share names a test that failed without it.
+// api/rlqs/share names a test that fails without it.
 var proxyHeuristics = []mutation{
-	{"the demand of a proxy is averaged", "api/rlqs/share/member.go", "fade = 0.5", "fade = 0.0"},
+	{"the demand of a proxy is averaged", "api/rlqs/share/member.go", "keptDemand = 0.5", "keptDemand = 0.0"},
 	{"refusals show when a demand fell", "api/rlqs/share/member.go", "	over := h.demand - h.rate\n", "	over := 0 * (h.demand - h.rate)\n"},
 	{"a new proxy is guessed to ask for something", "api/rlqs/share/member.go", "h.demand = limit / 8", "h.demand = 0 * limit"},
 	{"a proxy is assigned more than its mean demand", "api/rlqs/share/member.go", "return h.demand + math.Sqrt(h.demand)", "return h.demand + 0*math.Sqrt(h.demand)"},
@@ -138,23 +138,23 @@ var proxyHeuristics = []mutation{
 	{"random variation is drawn for", "api/rlqs/share/sharedquota.go", "	p.spare += p.chance() * dt\n", ""},
 	{"a debt is drawn in small steps", "api/rlqs/share/sharedquota.go", "owed > level && owed > 0 {", "owed > level && owed > 0 && false {"},
 	{"a proxy that refused has an empty bucket", "api/rlqs/share/sharedquota.go", "		h.level = 0\n", ""},
-	{"a debt is paid back", "api/rlqs/share/divide.go", "		rate += p.reserve / repay\n", ""},
+	{"a debt is paid back", "api/rlqs/share/divide.go", "		rate += p.reserve / debtRepayTime\n", ""},
 	{"hard keeps a reserve", "api/rlqs/share/sharedquota.go", "hardReserve = 0.4", "hardReserve = 0.0"},
-	{"spare capacity is left to other nodes", "api/rlqs/share/divide.go", "prior = 0.1", "prior = 0.0"},
+	{"spare capacity is left to other nodes", "api/rlqs/share/divide.go", "priorDemand = 0.1", "priorDemand = 0.0"},
 	{"hard raises rates while the bucket is more than half full", "api/rlqs/share/divide.go", "		if p.hard() && !p.starved && level", "		if false && p.hard() && !p.starved && level"},
 	{"hard pays in advance for chance", "api/rlqs/share/divide.go", "2*p.asked()-d+1", "p.asked()+1"},
 	{"hard pays in advance for single requests", "api/rlqs/share/divide.go", "2*p.asked()-d+1", "2*p.asked()-d"},
-	{"a window is not used up at once", "api/rlqs/share/divide.go", "min(p.asked()+weight*p.limit, max(level, 0)*weight/soon)", "max(level, 0)*weight/soon"},
+	{"a window is not used up at once", "api/rlqs/share/divide.go", "min(p.asked()+weight*p.limit, max(level, 0)*weight/cutTime)", "max(level, 0)*weight/cutTime"},
 	{"a large fall of the part takes effect at once", "api/rlqs/share/divide.go", "	if part < p.rate*0.7 {", "	if false {"},
-	{"a bucket is not cut at once", "api/rlqs/share/divide.go", "hurry    = 250", "hurry    = 50"},
-	{"a bucket is raised later than cut", "api/rlqs/share/divide.go", "patience = time.Second", "patience = 250 * time.Millisecond"},
-	{"a small change of a rate is not sent", "api/rlqs/share/divide.go", "enough, little = 0.1, 0.02", "enough, little = 0.02, 0.02"},
-	{"a small change of a rate is sent with the repetition", "api/rlqs/share/divide.go", "enough, little = 0.1, 0.02", "enough, little = 0.1, 0.1"},
-	{"a large raise does not wait", "api/rlqs/share/divide.go", "much = 1.5", "much = 1e18"},
+	{"a bucket is not cut at once", "api/rlqs/share/divide.go", "minCutAge   = 250", "minCutAge   = 50"},
+	{"a bucket is raised later than cut", "api/rlqs/share/divide.go", "minRaiseAge = time.Second", "minRaiseAge = 250 * time.Millisecond"},
+	{"a small change of a rate is not sent", "api/rlqs/share/divide.go", "minChange, minRepeatChange = 0.1, 0.02", "minChange, minRepeatChange = 0.02, 0.02"},
+	{"a small change of a rate is sent with the repetition", "api/rlqs/share/divide.go", "minChange, minRepeatChange = 0.1, 0.02", "minChange, minRepeatChange = 0.1, 0.1"},
+	{"a large raise does not wait", "api/rlqs/share/divide.go", "largeRaise = 1.5", "largeRaise = 1e18"},
 	{"a bucket of a served proxy allows for chance", "api/rlqs/share/divide.go", "		least = max(least, min(2*math.Sqrt(rate), most))\n", ""},
-	{"most of a demand counts as all of it", "api/rlqs/share/divide.go", "almost = 0.75", "almost = 1.0"},
+	{"most of a demand counts as all of it", "api/rlqs/share/divide.go", "nearDemand = 0.75", "nearDemand = 1.0"},
 	{"saved tokens are assigned", "api/rlqs/share/divide.go", "return h.short() &&", "return false &&"},
-	{"few saved tokens are not assigned", "api/rlqs/share/divide.go", "worth = 0.25", "worth = 0.0"},
+	{"few saved tokens are not assigned", "api/rlqs/share/divide.go", "savedTime = 0.25", "savedTime = 0.0"},
 	{"tokens in the buckets of short proxies are committed", "api/rlqs/share/divide.go", "		left -= p.committed()\n", "		left -= 0 * p.committed()\n"},
 	{"tokens in the buckets of other proxies are not committed", "api/rlqs/share/divide.go", "		if h.short() {\n			sum", "		if true {\n			sum"},
 	{"a rate counts until its cut has taken effect", "api/rlqs/share/divide.go", "min(h.want, h.charged(now, t.cfg.Settle)+p.free(now, t.cfg))", "h.want"},

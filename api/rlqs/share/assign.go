@@ -45,15 +45,16 @@ func (a *Assignment) Rate() float64 {
 // and refills continuously. A rate is a whole number of tokens per fill interval.
 var fills = []time.Duration{time.Second, 5 * time.Second, 20 * time.Second, time.Minute, 10 * time.Minute, time.Hour}
 
-// fine is the number of tokens per fill from which rounding costs at most one percent.
-const fine = 100
+// precisePerFill is the number of tokens per fill from which rounding costs at most one percent
+// (TestMovingSpot/hard 2s).
+const precisePerFill = 100
 
 // bucketOf returns the Bucket for a rate in tokens per second and a burst in tokens, both
 // rounded down. It returns DenyAll for a rate below one token per hour.
 func bucketOf(rate, burst float64) Assignment {
 	for i, f := range fills {
 		n := int64(math.Floor(rate*f.Seconds() + 1e-9))
-		if n >= fine || i == len(fills)-1 && n > 0 {
+		if n >= precisePerFill || i == len(fills)-1 && n > 0 {
 			return Assignment{Action: Bucket, Max: max(1, int64(burst)), PerFill: min(n, math.MaxUint32), Fill: f}
 		}
 	}

@@ -9,19 +9,20 @@ import (
 )
 
 const (
-	// soon, in seconds, is how long the rest of a window must last: until a cut takes effect:
-	// TestLoads/window, hard. Under hard, so much of the limit stays out of new buckets: TestMovingSpot/hard 2s.
-	soon = 0.75
-	// prior is the fraction of the limit that every node adds to its demand when the nodes
-	// divide the capacity that is not in demand, so that a surge finds capacity on any node:
-	// TestLoads/quiet, soft.
-	prior = 0.1
-	// more is the growth factor of the node's part while the bucket is more than half full:
-	// TestDivision/little hard.
-	more = 1.05
-	// quick and steady, in seconds, are the averaging times of demand and of the capacity
-	// that is not in demand: TestMovingSpot/hard 2s, TestLoads/surge.
-	quick, steady = 0.4, 1.0
+	// cutTime, in seconds, is the time until a cut takes effect. The rest of a window must last
+	// as long (TestLoads/window, hard). Under hard, what the limit yields in that time stays out
+	// of new buckets (TestMovingSpot/hard 2s).
+	cutTime = 0.75
+	// priorDemand is the fraction of the limit that every node adds to its demand when the nodes
+	// divide the capacity that is not in demand, so that a surge finds capacity on any node
+	// (TestLoads/quiet, soft).
+	priorDemand = 0.1
+	// partGrowth is the growth factor of the node's part while the bucket is more than half full
+	// (TestDivision/little hard).
+	partGrowth = 1.05
+	// demandTime and surplusTime, in seconds, are the averaging times of demand and of the
+	// capacity that is not in demand (TestMovingSpot/hard 2s and TestLoads/surge).
+	demandTime, surplusTime = 0.4, 1.0
 )
 
 // part returns this node's part of the limit in tokens per second. While demand exceeds the
@@ -29,7 +30,7 @@ const (
 // plus a part of the remaining capacity. The parts of all nodes add up to the limit.
 func (p *sharedQuota) part() float64 {
 	d := p.demand()
-	weight := (d + prior*p.limit) / (d + p.others + float64(p.st.Nodes)*prior*p.limit)
+	weight := (d + priorDemand*p.limit) / (d + p.others + float64(p.st.Nodes)*priorDemand*p.limit)
 	if math.IsNaN(weight) {
 		weight = 0
 	}
@@ -38,7 +39,7 @@ func (p *sharedQuota) part() float64 {
 	switch {
 	case p.windowed():
 		// TestLoads/window, soft fails without the first bound, TestWindow without the second.
-		rate = min(p.asked()+weight*p.limit, max(level, 0)*weight/soon)
+		rate = min(p.asked()+weight*p.limit, max(level, 0)*weight/cutTime)
 	case d+p.others > p.limit:
 		if rate = p.granted; rate == 0 { // the leader grants single tokens, in turn
 			rate = min(p.yield, p.limit*max(d/(d+p.others), 1/float64(max(p.st.Nodes, 1))))
@@ -46,7 +47,7 @@ func (p *sharedQuota) part() float64 {
 		// Rates paid for in advance may exceed the limit's rate while the bucket is more than
 		// half full: no member is cut before that.
 		if p.hard() && !p.starved && level > float64(p.st.Tier.Burst)/2 {
-			rate = max(rate, p.rate*more)
+			rate = max(rate, p.rate*partGrowth)
 		}
 	default:
 		rate = d + (p.limit-d-p.others)*weight
@@ -55,9 +56,9 @@ func (p *sharedQuota) part() float64 {
 		rate = min(rate, 2*p.asked()-d+1)
 	}
 	if p.reserve < 0 {
-		rate += p.reserve / repay
+		rate += p.reserve / debtRepayTime
 	}
-	if !p.windowed() { // TestLoads/one node, hard
+	if !p.windowed() { // without this bound, TestLoads/one node, hard fails
 		rate = min(rate, p.limit)
 	}
 	return max(rate, 0)
@@ -99,47 +100,48 @@ func (p *sharedQuota) divide(now quota.Time, cfg Config, dt float64) {
 }
 
 // smooth moves p.rate towards part: at once if it must fall by more than 30 percent, within
-// quick if it falls by less or rises to meet demand. The rest of a rise takes steady, which
-// gives all nodes the time to learn of each other's demand.
+// demandTime if it falls by less or rises to meet demand. The rest of a rise takes surplusTime,
+// which gives all nodes the time to learn of each other's demand.
 func (p *sharedQuota) smooth(part, dt float64) {
-	if part < p.rate*0.7 { // TestWindow/hard
+	if part < p.rate*0.7 { // without this step, TestWindow/hard fails
 		p.rate = part
 		return
 	}
 	if part < p.rate {
-		p.rate += (part - p.rate) * min(dt/quick, 1)
+		p.rate += (part - p.rate) * min(dt/demandTime, 1)
 		return
 	}
-	p.rate += max(min(part, p.demand())-p.rate, 0) * min(dt/quick, 1)
-	p.rate += (part - p.rate) * min(dt/steady, 1)
+	p.rate += max(min(part, p.demand())-p.rate, 0) * min(dt/demandTime, 1)
+	p.rate += (part - p.rate) * min(dt/surplusTime, 1)
 }
 
 const (
-	// hurry is the minimum age of an assignment before a cut replaces it, and patience before
-	// a raise does. Both bound how often a client starts with a full bucket again:
-	// TestLoads/ten, TestLoads/near the limit, hard.
-	hurry    = 250 * time.Millisecond
-	patience = time.Second
-	// enough is the relative change of a rate that justifies a new assignment: TestLoads/ten.
-	// little suffices when the assignment must be repeated anyway. Otherwise members that keep a
-	// little more than their part could starve another one: TestLoads/many.
-	enough, little = 0.1, 0.02
-	// much is the growth factor of a rate above which a raise waits only for hurry:
-	// TestLoads/window, hard.
-	much = 1.5
-	// almost is the fraction of a demand that counts as serving it: request counts are no
-	// more precise: TestDivision/ten on two nodes soft.
-	almost = 0.75
-	// worth, in seconds, is how much of a rate must have been saved before it is assigned:
-	// TestLoads/ten.
-	worth = 0.25
+	// minCutAge is the minimum age of an assignment before a cut replaces it, and minRaiseAge
+	// before a raise does. Both bound how often a client starts with a full bucket again
+	// (TestLoads/ten; TestLoads/near the limit, hard).
+	minCutAge   = 250 * time.Millisecond
+	minRaiseAge = time.Second
+	// minChange is the relative change of a rate that justifies a new assignment
+	// (TestLoads/ten). minRepeatChange suffices when the assignment must be repeated anyway:
+	// otherwise members that keep a little more than their part could starve another one
+	// (TestLoads/many).
+	minChange, minRepeatChange = 0.1, 0.02
+	// largeRaise is the growth factor of a rate above which a raise waits only for minCutAge
+	// (TestLoads/window, hard).
+	largeRaise = 1.5
+	// nearDemand is the fraction of its demand from which a rate counts as serving a member:
+	// request counts are no more precise (TestDivision/ten on two nodes soft).
+	nearDemand = 0.75
+	// savedTime, in seconds, is how much of a rate must have been saved before it is assigned
+	// (TestLoads/ten).
+	savedTime = 0.25
 )
 
 // saved reports whether a short member should get a new bucket because the node has more
-// tokens than lie in the assigned buckets, because no member has asked for them until now:
-// TestLoads/surge.
+// tokens than lie in the assigned buckets, because no member has asked for them until now
+// (TestLoads/surge).
 func (p *sharedQuota) saved(h *member, rate float64, age time.Duration) bool {
-	return h.short() && age >= hurry && p.burst(h, rate) >= max(worth*rate, h.level+1, 2)
+	return h.short() && age >= minCutAge && p.burst(h, rate) >= max(savedTime*rate, h.level+1, 2)
 }
 
 // assign returns the assignment to send to a member, and whether there is one to send.
@@ -161,12 +163,12 @@ func (p *sharedQuota) assign(now quota.Time, t *Table, h *member, first bool) (A
 	}
 	rate := min(h.want, h.charged(now, t.cfg.Settle)+p.free(now, t.cfg))
 	age := now.Sub(h.sentAt)
-	change := enough
+	change := minChange
 	if age >= t.cfg.TTL/2 {
-		change = little
+		change = minRepeatChange
 	}
-	cut := rate < h.rate*(1-change) && age >= hurry
-	raise := rate > h.rate*(1+change) && age >= patience || rate > h.rate*much && age >= hurry
+	cut := rate < h.rate*(1-change) && age >= minCutAge
+	raise := rate > h.rate*(1+change) && age >= minRaiseAge || rate > h.rate*largeRaise && age >= minCutAge
 	if !first && !cut && !raise && !p.saved(h, rate, age) {
 		return p.again(now, h, t.cfg)
 	}
@@ -179,7 +181,7 @@ func (p *sharedQuota) assign(now quota.Time, t *Table, h *member, first bool) (A
 }
 
 // free returns the part of the node's rate that no member may use. The rate before a cut
-// counts until the cut takes effect: TestLoads/one node, soft.
+// counts until the cut takes effect (TestLoads/one node, soft).
 func (p *sharedQuota) free(now quota.Time, cfg Config) float64 {
 	left := p.rate
 	for _, h := range p.members {
@@ -189,13 +191,13 @@ func (p *sharedQuota) free(now quota.Time, cfg Config) float64 {
 }
 
 // burst returns the capacity of a new bucket: the member's part of the tokens available now,
-// but at least a tenth of a second of its rate. If the rate serves the member's demand, the
-// minimum also covers the random variation of requests.
+// but at least a tenth of a second of its rate (TestMovingSpot/hard 2s). If the rate serves the
+// member's demand, the minimum also covers the random variation of requests (TestLoads/many).
 func (p *sharedQuota) burst(h *member, rate float64) float64 {
 	part := min(rate/max(p.limit, rate, 1e-9), 1)
 	most := float64(p.st.Tier.Burst) * part
 	least := rate / 10
-	if h.demand*almost <= rate {
+	if h.demand*nearDemand <= rate {
 		least = max(least, min(2*math.Sqrt(rate), most))
 	}
 	if p.hard() && p.windowed() { // drawn at once, which the leader would see as a surge
@@ -203,15 +205,15 @@ func (p *sharedQuota) burst(h *member, rate float64) float64 {
 	}
 	left := tokens(p.st.Level)
 	if p.hard() { // keep tokens for rates whose cut has not taken effect yet
-		left -= p.limit * soon
+		left -= p.limit * cutTime
 	} else {
 		left -= p.committed()
 	}
 	return max(1, least, min(max(left, 0)*part, most))
 }
 
-// committed returns the tokens that lie in the buckets of members that will spend them:
-// TestLoads/near the limit, soft; TestLoads/surge.
+// committed returns the tokens that lie in the buckets of members that will spend them
+// (TestLoads/near the limit, soft; TestLoads/surge).
 func (p *sharedQuota) committed() (sum float64) {
 	for _, h := range p.members {
 		if h.short() {

@@ -40,11 +40,10 @@
 // second of its rate. A member that could use more than its rate gets a new bucket as soon as
 // a quarter of a second of its rate has been saved.
 //
-// The demand of a proxy is the average of its reports that leaders and the ledgers of clients
-// use too (fairshare.Follow): a change that cannot be random takes effect at once. Refused
-// requests show how long a member asked at its old rate, so the rest of the
-// report's requests belong to the time since. For a member of unknown demand all assigned
-// tokens count as spent.
+// The demand of a proxy is averaged over its reports, as leaders and the ledgers of clients do it
+// (fairshare.Follow): a change that cannot be random takes effect at once. Refused requests show
+// how long a member asked at its old rate, so the rest of the report's requests belong to the
+// time since. For a member of unknown demand all assigned tokens count as spent.
 //
 // Within a node no member is raised into a rate that another may still use: a rate that was
 // cut counts until the cut has settled (500ms; the node ends the stream of a proxy that does

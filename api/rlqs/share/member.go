@@ -50,7 +50,7 @@ func (h *member) guessDemand(limit float64) {
 func (h *member) measure(now quota.Time, u Usage) {
 	gap := now.Sub(h.reportedAt)
 	h.reportedAt = now
-	if gap < short {
+	if gap < minGap {
 		gap = u.Elapsed
 	}
 	n := float64(u.Allowed + u.Denied)
@@ -60,19 +60,20 @@ func (h *member) measure(now quota.Time, u Usage) {
 	case h.idle == 0:
 		h.idle = now
 	}
-	if gap < short { // the first report, or two reports at once
+	if gap < minGap { // the first report, or two reports at once
 		return
 	}
 	rate := n / gap.Seconds()
 	if h.known {
-		rate = fairshare.Follow(h.demand, n, 1, gap.Seconds(), fade)
+		rate = fairshare.Follow(h.demand, n, 1, gap.Seconds(), keptDemand)
 	}
 	h.demand, h.known = h.demandAtEnd(rate, n, float64(u.Denied), gap.Seconds()), true
 }
 
 // demandAtEnd returns the demand at the end of a report whose mean demand is lower than
 // before. A member that was short was refused requests only until its demand fell: until then
-// it asked as before, and the rest of the report's requests belong to the time since: TestMovingSpot/hard 2s.
+// it asked as before, and the rest of the report's requests belong to the time since
+// (TestMovingSpot/hard 2s).
 func (h *member) demandAtEnd(rate, n, denied, gap float64) float64 {
 	over := h.demand - h.rate
 	if !h.known || h.rate <= 0 || over <= 0 || (h.demand-rate)*gap < 2*fairshare.Deviations*math.Sqrt(n) {
@@ -86,15 +87,15 @@ func (h *member) demandAtEnd(rate, n, denied, gap float64) float64 {
 }
 
 const (
-	// short is the time below which a report is too brief to measure a rate.
-	short = 50 * time.Millisecond
-	// fade is the fraction of the previous demand that measure keeps while the count of a
-	// report differs from it by no more than chance: TestLoads/quiet, hard.
-	fade = 0.5
+	// minGap is the time below which a report is too brief to measure a rate.
+	minGap = 50 * time.Millisecond
+	// keptDemand is the fraction of the previous demand that measure keeps while the count of a
+	// report differs from it by no more than chance (TestLoads/quiet, hard).
+	keptDemand = 0.5
 )
 
 // asks returns the rate that serves the demand and its random variation: a bucket that fills
-// no faster than it drains refuses many requests: TestLoads/quiet, hard.
+// no faster than it drains refuses many requests (TestLoads/quiet, hard).
 func (h *member) asks() float64 { return h.demand + math.Sqrt(h.demand) }
 
 // uses returns the tokens that the member is assumed to spend in dt seconds: all that its
@@ -107,7 +108,7 @@ func (h *member) uses(hard bool, dt float64) float64 {
 		return max(h.rate, h.settlingRate) * dt
 	}
 	has := h.level + h.rate*dt
-	use := has // a member of unknown demand may spend all of it: TestLoads/start
+	use := has // a member of unknown demand may spend all of it (TestLoads/start)
 	if h.known {
 		use = min(h.demand*dt, has)
 	}

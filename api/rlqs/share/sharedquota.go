@@ -104,7 +104,7 @@ func (p *sharedQuota) update(now quota.Time, source TokenSource, settle time.Dur
 		return
 	}
 	p.others = tokens(p.st.Others)
-	// Grants change in steps; without the median, "TestLoads/near the limit, soft" fails.
+	// Grants change in steps: without the median, TestLoads/near the limit, soft fails.
 	p.granted = p.grantMedian.add(tokens(p.st.Rate))
 }
 
@@ -161,7 +161,7 @@ func (p *sharedQuota) report(now quota.Time, t *Table, h *member, u Usage) {
 	}
 	p.reserve += h.booked - spent - keep
 	h.booked = keep
-	if u.Denied > 0 { // TestLoads/surge
+	if u.Denied > 0 { // its bucket is empty: without this, TestLoads/surge fails
 		h.level = 0
 	}
 	if floor := -p.debt(); p.reserve < floor {
@@ -238,8 +238,8 @@ func (p *sharedQuota) asked() (sum float64) {
 }
 
 // draw draws the tokens that the reserve lacks from the node. It asks for a debt in small
-// steps while the level does not cover it, because every refused draw counts as demand:
-// TestLoads/few tokens.
+// steps while the level does not cover it, because every refused draw counts as demand
+// (TestLoads/few tokens).
 func (p *sharedQuota) draw(now quota.Time, t *Table, dt float64) {
 	p.spare += p.chance() * dt
 	owed := p.spare - p.reserve
@@ -247,7 +247,7 @@ func (p *sharedQuota) draw(now quota.Time, t *Table, dt float64) {
 		owed += p.charges() * hardReserve
 	}
 	if level := tokens(p.st.Level); owed > level && owed > 0 {
-		owed = max(level, min(owed, (p.charges()+owed/repay)*dt))
+		owed = max(level, min(owed, (p.charges()+owed/debtRepayTime)*dt))
 	}
 	want := int64(min(owed, float64(p.st.Tier.Burst)))
 	got := int64(0)
@@ -282,13 +282,13 @@ func (p *sharedQuota) refund(t *Table) {
 
 // chance returns the rate that served members need beyond their demand for its random
 // variation, while demand exceeds the limit. The node then gets no more than it asks for, so
-// draw asks for this rate too, and refund returns what is left: TestLoads/ten.
+// draw asks for this rate too, and refund returns what is left (TestLoads/ten).
 func (p *sharedQuota) chance() (sum float64) {
 	if p.demand()+p.others <= p.limit {
 		return 0
 	}
 	for _, h := range p.members {
-		if !h.gone && h.want >= served*h.demand {
+		if !h.gone && h.want >= servedForChance*h.demand {
 			sum += h.asks() - h.demand
 		}
 	}
@@ -315,16 +315,16 @@ func (p *sharedQuota) averageYield(got, dt float64) {
 }
 
 const (
-	// repay, in seconds, is the time in which a debt is paid back: TestLoads/few tokens.
-	repay = 1.0
-	// hardReserve, in seconds, is how much of the members' rates the reserve keeps under
-	// hard: TestDivision/little hard.
+	// debtRepayTime, in seconds, is the time in which a debt is paid back (TestLoads/few tokens).
+	debtRepayTime = 1.0
+	// hardReserve, in seconds, is how much of the members' rates the reserve keeps under hard
+	// (TestDivision/little hard).
 	hardReserve = 0.4
-	// served is the fraction of its demand from which a member counts as served:
-	// TestDivision/little hard.
-	served = 0.8
-	// manyTokens is the number of tokens over which the yield of draws is averaged:
-	// TestDivision/little hard.
+	// servedForChance is the fraction of a member's demand that its rate must serve for the node to
+	// draw for its random variation too (TestDivision/little hard).
+	servedForChance = 0.8
+	// manyTokens is the number of tokens over which the yield of draws is averaged
+	// (TestDivision/little hard).
 	manyTokens = 10
 )
 
