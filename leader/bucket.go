@@ -261,7 +261,7 @@ func (b *bucket) idle() bool {
 		if !al.dead && (al.out != 0 || al.charged != 0) || !al.closed {
 			return false
 		}
-		if b.endures() && (len(al.log().pending) > 0 || !al.dead && al.saved < al.used.Plus(al.over)) {
+		if b.endures() && (len(al.log().pending) > 0 || !al.dead && al.unsaved()) {
 			return false
 		}
 	}
@@ -441,7 +441,8 @@ func (b *bucket) close(now quota.Time, al *allocation, e *quota.ReportEntry, ack
 	al.unplan()
 	b.advance(now)
 	*g = quota.GrantEntry{Key: b.key, Epoch: e.Epoch, Ack: ack, Level: b.levelFor(al, b.level()), Others: b.othersDemand(al), Closed: true, Saved: min(al.saved, quota.Most)}
-	if b.endures() && (al.saved < e.Used.Plus(e.Overdrawn) || al.mayUseMore() || al.unreported() > 0) {
+	if b.endures() && (al.unsaved() || al.mayUseMore() || al.unreported() > 0) {
+		b.dirty = b.dirty || len(al.log().pending) == 0
 		al.grants++
 		g.Closed, g.Seq, g.Again = false, al.grants, unsavedAgain
 	}

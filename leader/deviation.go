@@ -67,7 +67,7 @@ func (b *bucket) needsLine(now quota.Time, lease time.Duration) bool {
 				return true
 			}
 		case al.closed:
-			if al.saved < al.used.Plus(al.over) || al.mayUseMore() {
+			if al.unsaved() || al.mayUseMore() {
 				return true
 			}
 		case b.promises() && len(al.log().pending) == 0:

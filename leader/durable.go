@@ -60,7 +60,7 @@ func allocationFromMark(m *quota.Mark, at quota.Time, burst quota.Units) allocat
 		countState:   countState{used: m.Used, over: m.Overdrawn, refunded: m.Refunded},
 		durableState: durableState{saved: m.Used.Plus(m.Overdrawn)},
 	}
-	al.log().promised = promise{at: at, total: al.saved, high: al.saved.Plus(m.Out), rate: m.Rate, cap: m.Cap, until: m.Until}
+	al.log().promised = promise{at: at, total: al.saved, high: al.saved.Plus(m.Out), rate: m.Rate, cap: m.Cap, until: m.Until, back: m.Refunded}
 	if m.Dead {
 		al.log().diedAt, al.final = at, m.Out == 0
 	}
@@ -337,6 +337,11 @@ func (l *Ledger) Saved(now quota.Time, upTo quota.Seq) []quota.Grant {
 	}
 	l.writing = slices.Delete(l.writing, 0, n)
 	return out
+}
+
+// unsaved reports whether the log lacks use or refunds that are booked for the member.
+func (al *allocation) unsaved() bool {
+	return al.saved < al.used.Plus(al.over) || al.log().promised.back != al.refunded
 }
 
 func (al *allocation) committed(upTo quota.Seq) {

@@ -133,6 +133,71 @@ func TestSparseCounts(t *testing.T) {
 	}
 }
 
+// TestRefundsAreBookedOnce gives back two of five tokens a moment after they were admitted, while leaders
+// change, nodes stop or die and messages are lost. At the end the leader has booked what was kept: no
+// refund is lost or booked twice.
+func TestRefundsAreBookedOnce(t *testing.T) {
+	t.Parallel()
+	seeds := uint64(200)
+	if testspeed.IsFull() {
+		seeds = 2000
+	}
+	returned := int64(0)
+	for seed := range seeds {
+		rng := rand.New(rand.NewPCG(seed, 19))
+		ms := func(least, more int) time.Duration { return time.Duration(least+rng.IntN(more)) * time.Millisecond }
+		l := limit(1, 1, []quota.Ceiling{quota.Soft, quota.Hard}[seed%2])
+		l.SetFirst(quota.Window(quota.FixedWindow, 1_000_000, 300*24*time.Hour))
+		s := Scenario{
+			Seed: seed, Nodes: 3 + 2*rng.IntN(2), Duration: 40 * time.Second, Limit: l, Skew: -1, Delay: ms(1, 60), Jitter: ms(0, 100),
+			Loss: []float64{0, .05, .2}[rng.IntN(3)], Hop: 20 * time.Millisecond, CommitDelay: ms(5, 1000),
+			Loads: []Load{{Rate: 1 + 9*rng.Float64(), To: 20 * time.Second, On: ms(100, 3000), Off: ms(0, 5000)}},
+		}
+		kills := seed%4 > 1
+		for k := range 6 {
+			f := Fault{At: time.Duration(3*k)*time.Second + ms(500, 2000), Kind: []FaultKind{Pause, Move, Suspend, Refuse}[rng.IntN(4)], Nodes: []int{1 + k%3}, For: ms(200, 3000)}
+			switch {
+			case kills:
+				f.Kind = Kill
+			case f.Kind == Move:
+				f.For = 0
+			}
+			s.Faults = append(s.Faults, f)
+		}
+		r := newRun(s)
+		back := int64(0)
+		r.Decided = func(_ time.Duration, node int, key string, d quota.Decision, _ bool) {
+			if !d.Allowed || rng.IntN(5) > 1 {
+				return
+			}
+			n := r.nodes[node-1]
+			inc := n.inc
+			r.after(ms(0, 800), func() {
+				r.step(event{at: r.now, to: n, inc: inc, what: message, f: func() {
+					n.agg.Refund(n.clock, l.LimitName, key, 1)
+					back++
+					r.pump(n)
+				}})
+			})
+		}
+		r.start()
+		r.until(r.Start.Add(r.Duration + r.late))
+		lead := r.newest()
+		if lead.ledger == nil {
+			t.Fatalf("seed %d: nobody leads", seed)
+		}
+		k, _ := lead.ledger.Key(lead.node.clock(), r.key("k"))
+		kept := r.res.Admitted - back
+		if booked := l.Burst - k.Remaining; booked != kept {
+			t.Errorf("seed %d, %s: booked %d, kept %d (%+d)", seed, describe(s), booked, kept, booked-kept)
+		}
+		returned += back
+	}
+	if t.Logf("%d runs, %d tokens given back", seeds, returned); returned < 1000 {
+		t.Errorf("%d tokens given back: too few to say anything", returned)
+	}
+}
+
 // TestReturnsLate kills a node that starts again after longer than leaders remember the dead. What it had
 // been promised returns all the same, and what it has counted may be counted twice, as far as it had not
 // learned that a leader knows it.
