@@ -104,6 +104,11 @@ func TestAccountsStale(t *testing.T) {
 	mustApply(t, c.nodes["n1"], "", create(ids[0], 3), create(ids[1], 4))
 	for _, n := range c.running() {
 		c.eventually(5*time.Second, "every replica has it", func() error {
+			for r := range quota.RangeID(2) {
+				if !(accountsNode{slow{part{n}}}).Current(r) { // else another node answers
+					return fmt.Errorf("%s does not vote in range %d yet", n.cfg.Self, r)
+				}
+			}
 			if got := fmt.Sprint(balances(t, n, true, ids...)); got != "[3 4]" {
 				return errors.New(got)
 			}
