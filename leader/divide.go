@@ -285,7 +285,7 @@ func fairPart(pool float64, t terms, horizon, cost float64) float64 {
 	return part
 }
 
-// capRoom is how much more the member may hold so that the caps of all members stay within the burst.
+// capRoom returns how many more tokens the member may hold: the caps of all members together are at most the burst.
 // Only hard limits need it.
 func (l *Ledger) capRoom(b *bucket, al *allocation) float64 {
 	return float64(max(0, b.limit.BurstUnits()-othersCap(b, al)-b.holds(al)))

@@ -38,7 +38,7 @@ func (b *bucket) mayPack() bool {
 	return !slices.ContainsFunc(b.allocations, func(al allocation) bool { return al.logged != nil && len(al.logged.pending) > 0 })
 }
 
-// packBucket packs the state of a bucket. It returns false, and changes nothing, if the bucket may not be packed.
+// packBucket packs the state of a bucket. It returns false if the bucket must stay unpacked.
 func (l *Ledger) packBucket(b *bucket) bool {
 	if b.dropped || b.isPacked() || !b.mayPack() || !l.processes.fit(b.allocations) {
 		return false

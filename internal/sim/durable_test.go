@@ -58,12 +58,7 @@ func TestDurableCounts(t *testing.T) {
 		r.until(r.Start.Add(r.Duration + r.late))
 		r.end()
 		told += r.res.Admitted
-		lead := r.newest()
-		if lead.ledger == nil {
-			t.Fatalf("%s: nobody leads", describe(s))
-		}
-		k, _ := lead.ledger.Key(lead.node.clock(), quota.Key{LimitName: l.LimitName, Key: "k"})
-		if booked := l.Burst - k.Remaining; booked != r.res.Admitted {
+		if booked := r.booked(t); booked != r.res.Admitted {
 			t.Errorf("seed %d, decide %d, %s: booked %d, told %d (%+d)", seed, l.Decide, describe(s), booked, r.res.Admitted, booked-r.res.Admitted)
 		}
 	}
@@ -116,12 +111,7 @@ func TestSparseCounts(t *testing.T) {
 		r := newRun(s)
 		r.start()
 		r.until(r.Start.Add(r.Duration + r.late))
-		lead := r.newest()
-		if lead.ledger == nil {
-			t.Fatalf("seed %d: nobody leads", seed)
-		}
-		k, _ := lead.ledger.Key(lead.node.clock(), r.key("k"))
-		if booked := l.Burst - k.Remaining; booked != r.res.Admitted {
+		if booked := r.booked(t); booked != r.res.Admitted {
 			t.Errorf("seed %d, decide %d, %s: booked %d, told %d (%+d)", seed, l.Decide, describe(s), booked, r.res.Admitted, booked-r.res.Admitted)
 		}
 		if r.res.Admitted > 0 {
@@ -182,13 +172,8 @@ func TestRefundsAreBookedOnce(t *testing.T) {
 		}
 		r.start()
 		r.until(r.Start.Add(r.Duration + r.late))
-		lead := r.newest()
-		if lead.ledger == nil {
-			t.Fatalf("seed %d: nobody leads", seed)
-		}
-		k, _ := lead.ledger.Key(lead.node.clock(), r.key("k"))
 		kept := r.res.Admitted - back
-		if booked := l.Burst - k.Remaining; booked != kept {
+		if booked := r.booked(t); booked != kept {
 			t.Errorf("seed %d, %s: booked %d, kept %d (%+d)", seed, describe(s), booked, kept, booked-kept)
 		}
 		returned += back
@@ -196,6 +181,17 @@ func TestRefundsAreBookedOnce(t *testing.T) {
 	if t.Logf("%d runs, %d tokens given back", seeds, returned); returned < 1000 {
 		t.Errorf("%d tokens given back: too few to say anything", returned)
 	}
+}
+
+// booked returns what the newest leader has counted of the key.
+func (r *run) booked(t *testing.T) int64 {
+	t.Helper()
+	lead := r.newest()
+	if lead.ledger == nil {
+		t.Fatalf("%s: nobody leads", describe(r.Scenario))
+	}
+	k, _ := lead.ledger.Key(lead.node.clock(), r.key("k"))
+	return r.Limit.Burst - k.Remaining
 }
 
 // TestReturnsLate kills a node that starts again after longer than leaders remember the dead. What it had
