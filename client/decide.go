@@ -3,7 +3,6 @@ package client
 import (
 	"context"
 	"sync"
-	"time"
 
 	"github.com/quorate/quorate/aggregator"
 	"github.com/quorate/quorate/internal/quota"
@@ -79,7 +78,17 @@ func (m *member) decide(ctx context.Context, agg *aggregator.Aggregator, p *pool
 	}
 	deadline := m.clock.now().Add(m.opts.grantWait)
 	for p.Need == aggregator.Grant {
-		ok = m.awaitGrant(ctx, agg, p, deadline)
+		left := deadline.Sub(m.clock.now())
+		if m.attached.Load() == nil {
+			left = 0 // no grant will come
+		}
+		ok = m.wait.Await(ctx, agg, m.clock.now, &p.Call, left, func() {
+			if !p.waited {
+				p.waited = true
+				m.stats.grantWaits.Add(1)
+			}
+			m.wakeRun()
+		})
 	}
 	if p.Need == aggregator.Leader && m.attached.Load() == nil { // only this process can decide
 		p.Alone = true
@@ -96,42 +105,4 @@ func (m *member) alone(agg *aggregator.Aggregator, p *pooled) bool {
 	ok := agg.Decide(m.clock.now, &p.Call)
 	m.wakeIfUrgent(agg)
 	return ok
-}
-
-// awaitGrant decides again after the next grant of the key, or finally after the timeout or if
-// there is no node.
-func (m *member) awaitGrant(ctx context.Context, agg *aggregator.Aggregator, p *pooled, deadline quota.Time) bool {
-	left := deadline.Sub(m.clock.now())
-	var w chan struct{}
-	waits := false
-	if left > 0 && m.attached.Load() != nil && ctx.Err() == nil {
-		w, waits = m.wait.Add(p.Key)
-	}
-	if !waits {
-		p.Final = true
-		return agg.Decide(m.clock.now, &p.Call)
-	}
-	k := p.Key
-	// The grant may have come before the wait began.
-	if ok := agg.Decide(m.clock.now, &p.Call); p.Need != aggregator.Grant || p.Key != k {
-		m.wait.Remove(k, w)
-		return ok
-	}
-	if !p.waited {
-		p.waited = true
-		m.stats.grantWaits.Add(1)
-	}
-	m.wakeRun()
-	timer := time.NewTimer(left)
-	defer timer.Stop()
-	select {
-	case <-w:
-		p.Woken()
-	case <-timer.C:
-		m.wait.Remove(k, w)
-	case <-ctx.Done():
-		m.wait.Remove(k, w)
-		p.Final = true
-	}
-	return agg.Decide(m.clock.now, &p.Call)
 }

@@ -121,7 +121,9 @@ func (d *Decider) complete(c *aggregator.Call, unasked *sync.Map) (ok bool) {
 			if c.FirstGrant { // in place of the leader's answer, for which half of the time is left
 				wait = max(wait, d.cfg.AskWait/2)
 			}
-			ok = d.awaitGrant(c, began.Add(wait))
+			if ok = d.waiters.Await(d.ctx, d.agg, d.now, c, wait-d.now().Sub(began), d.Wake); c.Final {
+				d.stats.waitTimeouts.Inc()
+			}
 			continue
 		}
 		d.stats.asked.Inc()
@@ -143,41 +145,6 @@ func (d *Decider) complete(c *aggregator.Call, unasked *sync.Map) (ok bool) {
 // askWait returns how long a call that began then waits for a leader: what is left of Config.AskWait, at least half.
 func (d *Decider) askWait(began quota.Time) time.Duration {
 	return max(d.cfg.AskWait-d.now().Sub(began), d.cfg.AskWait/2)
-}
-
-// awaitGrant decides again after the key's next grant. When the deadline passes it makes a final
-// decision.
-func (d *Decider) awaitGrant(c *aggregator.Call, deadline quota.Time) bool {
-	left := deadline.Sub(d.now())
-	var w chan struct{}
-	waits := false
-	if left > 0 {
-		w, waits = d.waiters.Add(c.Key)
-	}
-	if !waits {
-		d.stats.waitTimeouts.Inc()
-		c.Final = true
-		return d.agg.Decide(d.now, c)
-	}
-	k := c.Key
-	// The grant may have arrived before the wait began.
-	if ok := d.agg.Decide(d.now, c); c.Need != aggregator.Grant || c.Key != k {
-		d.waiters.Remove(k, w)
-		return ok
-	}
-	d.Wake()
-	timer := time.NewTimer(left)
-	defer timer.Stop()
-	select {
-	case <-w:
-		c.Woken()
-	case <-timer.C:
-		d.waiters.Remove(k, w)
-	case <-d.ctx.Done():
-		d.waiters.Remove(k, w)
-		c.Final = true
-	}
-	return d.agg.Decide(d.now, c)
 }
 
 // Refund returns tokens that a request took and did not use. The decision has a nil Limit if the limit

@@ -3,9 +3,12 @@
 package grantwait
 
 import (
+	"context"
 	"sync"
 	"sync/atomic"
+	"time"
 
+	"github.com/quorate/quorate/aggregator"
 	"github.com/quorate/quorate/internal/quota"
 )
 
@@ -84,4 +87,38 @@ func (w *Waiters) wake(k quota.Key) {
 		w.n.Add(-1)
 	}
 	delete(w.keys, k)
+}
+
+// Await decides a call that needs a grant again after the next grant of its key, and returns what
+// Decide returns. It waits at most d, and no longer than ctx. When the time is up, or without a place
+// among the waiters, it sets c.Final and decides. It calls waits when it begins to wait.
+func (w *Waiters) Await(ctx context.Context, agg *aggregator.Aggregator, clock aggregator.Clock, c *aggregator.Call, d time.Duration, waits func()) bool {
+	var woken chan struct{}
+	ok := false
+	if d > 0 && ctx.Err() == nil {
+		woken, ok = w.Add(c.Key)
+	}
+	if !ok {
+		c.Final = true
+		return agg.Decide(clock, c)
+	}
+	k := c.Key
+	// The grant may have arrived before the wait began.
+	if ok := agg.Decide(clock, c); c.Need != aggregator.Grant || c.Key != k {
+		w.Remove(k, woken)
+		return ok
+	}
+	waits()
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-woken:
+		c.Woken()
+		return agg.Decide(clock, c)
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+	w.Remove(k, woken)
+	c.Final = true
+	return agg.Decide(clock, c)
 }
