@@ -15,7 +15,7 @@ const maxInline = 10_000
 // inline holds the limit entries of inline limits. An entry is made when its name is first looked up, and dropped when
 // it had neither keys nor callers between two sweeps.
 //
-// An entry that a caller brought along (Aggregator.Bring) counts for its owner, as long as any caller uses it.
+// An entry of a limit that a request carries (Aggregator.AdmitInline) counts for its owner, as long as any caller uses it.
 // Other entries, such as those of the rules in a node's own files, count for nobody: only the total bounds them.
 type inline struct {
 	entries *xsync.Map[quota.LimitName, *limitEntry]
@@ -24,17 +24,17 @@ type inline struct {
 	keys    atomic.Int64    // their keys
 }
 
-// nobody is the owner of entries that no caller brought along.
+// nobody is the owner of entries of limits that no request carries.
 const nobody = ""
 
 func newInline() inline {
 	return inline{entries: xsync.NewMap[quota.LimitName, *limitEntry](), places: fairshare.NewPerFree(maxInline)}
 }
 
-// Bring makes room for the inline limit of a request, out of the share of its owner. Where it returns false, without
+// AdmitInline makes room for the inline limit of a request, out of the share of its owner. Where it returns false, without
 // room, the request must not be decided. The owner is the caller of this node, or "" if that is not known: then the
 // limit's namespace shares instead. Any goroutine may call it.
-func (a *Aggregator) Bring(n quota.LimitName, owner string) bool {
+func (a *Aggregator) AdmitInline(n quota.LimitName, owner string) bool {
 	if owner == nobody {
 		owner = n.Namespace
 	}

@@ -43,8 +43,8 @@ func TestInline(t *testing.T) {
 	}
 }
 
-// TestInlineShares: callers share the room for the limits that they bring along: each gets seven eighths of what it
-// finds, in whatever namespaces. Where callers are not known, namespaces share it. Limits that no caller brought find all
+// TestInlineShares: callers share the room for the limits that their requests carry: each gets seven eighths of what it
+// finds, in whatever namespaces. Where callers are not known, namespaces share it. Limits that no request carries find all
 // of the room that is left. Everything is given back.
 func TestInlineShares(t *testing.T) {
 	now := quota.Time(time.Hour)
@@ -78,7 +78,7 @@ func TestInlineShares(t *testing.T) {
 					want = 0
 				}
 				for range maxInline + 10 {
-					if a.Bring(named(c.namespace(i)), c.owner(i)) {
+					if a.AdmitInline(named(c.namespace(i)), c.owner(i)) {
 						got++
 					}
 				}
@@ -89,10 +89,10 @@ func TestInlineShares(t *testing.T) {
 			}
 			for i := range free {
 				if d := a.checkNow(func() quota.Time { return now }, named("files"), "k", 1); d.Limit == nil {
-					t.Fatalf("limits that no caller brought have %d of %d places", i, free)
+					t.Fatalf("limits that no request carries have %d of %d places", i, free)
 				}
 			}
-			if name := named("more"); a.Bring(name, "bob") || a.checkNow(func() quota.Time { return now }, name, "k", 1).Limit != nil {
+			if name := named("more"); a.AdmitInline(name, "bob") || a.checkNow(func() quota.Time { return now }, name, "k", 1).Limit != nil {
 				t.Error("there is room beyond the bound")
 			}
 			for range 2 {
@@ -115,7 +115,7 @@ func TestInlineOwnerKeepsPlace(t *testing.T) {
 		t.Fatal(err)
 	}
 	for range 100 {
-		if !a.Bring(n, "ann") || !a.Bring(n, "bob") {
+		if !a.AdmitInline(n, "ann") || !a.AdmitInline(n, "bob") {
 			t.Fatal("there is no room")
 		}
 		if held := a.table.inline.places.Held(); held != 1 {
@@ -130,7 +130,7 @@ func TestInlineOwnerKeepsPlace(t *testing.T) {
 	if held := a.table.inline.places.Held(); held != 0 {
 		t.Errorf("%d places are held when nobody asks", held)
 	}
-	if a.Bring(quota.LimitName{Namespace: "guests", Limit: "@inline.nonsense"}, "ann") || a.table.inline.places.Held() != 0 {
+	if a.AdmitInline(quota.LimitName{Namespace: "guests", Limit: "@inline.nonsense"}, "ann") || a.table.inline.places.Held() != 0 {
 		t.Error("a name that is no limit has a place")
 	}
 }

@@ -123,7 +123,7 @@ func (r *rules) of(l *quota.Limit, active *quota.Limits) *Prepared {
 	return made
 }
 
-// inline is the name under which all limits that callers bring along are counted together: the
+// inline is the name under which all limits that requests carry are counted together: the
 // number of their names is unbounded.
 const inline = "@inline"
 

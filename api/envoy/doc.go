@@ -47,7 +47,7 @@
 //   - Keys and values are compared separately. There they are joined by "_".
 //   - An empty domain, an empty descriptor list and an unknown unit return INVALID_ARGUMENT.
 //     There they return UNKNOWN or end the process.
-//   - Limits that callers bring along are off unless the settings enable them. They may have a
+//   - Limits that requests carry are off unless the settings enable them. They may have a
 //     unit_multiplier, and add no metrics. Each number and period counts separately; there all
 //     limits of one descriptor, including its rule, share a counter while their windows begin at
 //     the same moment.
@@ -62,7 +62,7 @@
 // A limit of a descriptor or of a file for which the node has no room is not counted, and the answer is
 // never OK: it is an error, after which the proxy follows its own failure mode, or OVER_LIMIT if another
 // descriptor is over. Only a rule with shadow_mode is OK then too. Callers share the room for the limits
-// that they bring along (Options.Owner).
+// of their requests (Options.Owner).
 //
 // A request has at most [MaxDescriptors] descriptors of at most descriptor.MaxEntries entries, with
 // [MaxBytes] in all keys and values. A body of the JSON form has at most [MaxBody]. The RateLimit

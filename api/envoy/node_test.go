@@ -55,7 +55,9 @@ func (n *loneNode) wall() time.Time { return time.Unix(0, int64(n.now)) }
 
 func (n *loneNode) clock() quota.Time { return n.now }
 
-func (n *loneNode) Bring(limit quota.LimitName, owner string) bool { return n.agg.Bring(limit, owner) }
+func (n *loneNode) AdmitInline(limit quota.LimitName, owner string) bool {
+	return n.agg.AdmitInline(limit, owner)
+}
 
 func (n *loneNode) Decide(reqs []quota.Request, out []quota.Decision) bool {
 	n.mu.Lock()

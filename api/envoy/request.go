@@ -73,7 +73,7 @@ var units = map[string]time.Duration{
 
 const day = 24 * time.Hour
 
-// periodOf returns the period of a limit that the caller brings along.
+// periodOf returns the period of a limit that the request carries.
 func periodOf(l *commonv3.RateLimitDescriptor_RateLimitOverride) (time.Duration, error) {
 	unit, ok := units[l.Unit.String()]
 	if !ok {

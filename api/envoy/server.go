@@ -38,7 +38,7 @@ type Options struct {
 	// Rules returns the rules that are used unchanged; a nil function, or nil rules, means none. It
 	// is called for every request, concurrently.
 	Rules func() *Rules
-	// Overrides permits callers to bring their own limits along, in a descriptor's limit, in
+	// Overrides permits requests to carry limits, in a descriptor's limit, in
 	// domains that have rules or limits.
 	Overrides bool
 	// Owner returns the owner of the caller of ctx, out of whose share its own limits have their

@@ -22,9 +22,9 @@ var errAcquired = errors.New("is a concurrency limit, which a proxy cannot relea
 // target is the key that one descriptor of a request is counted by.
 type target struct {
 	entries []descriptor.Entry
-	rule    *descriptor.Rule // nil: none, or a limit that the caller brought along
+	rule    *descriptor.Rule // nil: none, or the limit that the request carries
 	asIs    bool             // the rule is from Options.Rules
-	brought bool             // the caller brought the limit along
+	inline  bool             // the request carries the limit
 	key     quota.Key        // empty: nothing is counted
 	hits
 }
@@ -44,7 +44,7 @@ func (s *Server) targets(req *request) ([]target, error) {
 			continue
 		}
 		if d.Limit != nil && brings {
-			if err := t.bring(namespace, d.Limit); err != nil {
+			if err := t.setInline(namespace, d.Limit); err != nil {
 				return nil, invalid("descriptors[%d].limit: %v", i, err)
 			}
 			continue
@@ -89,8 +89,8 @@ func (t *target) follow(r *descriptor.Rule) {
 	}
 }
 
-// bring sets the key by a limit that the caller brings along.
-func (t *target) bring(namespace string, l *commonv3.RateLimitDescriptor_RateLimitOverride) error {
+// setInline sets the key by a limit that the request carries.
+func (t *target) setInline(namespace string, l *commonv3.RateLimitDescriptor_RateLimitOverride) error {
 	per, err := periodOf(l)
 	if err != nil {
 		return err
@@ -99,7 +99,7 @@ func (t *target) bring(namespace string, l *commonv3.RateLimitDescriptor_RateLim
 	if err != nil {
 		return err
 	}
-	t.key, t.brought = quota.Key{LimitName: name, Key: descriptor.FullKey(t.entries)}, true
+	t.key, t.inline = quota.Key{LimitName: name, Key: descriptor.FullKey(t.entries)}, true
 	return nil
 }
 
@@ -140,7 +140,7 @@ func (s *Server) charge(ctx context.Context, t *target) (statusCode, *quota.Deci
 	if !t.counted() {
 		return okCode, nil
 	}
-	if t.brought && !s.node.Bring(t.key.LimitName, s.o.Owner(ctx)) {
+	if t.inline && !s.node.AdmitInline(t.key.LimitName, s.o.Owner(ctx)) {
 		return noCode, &quota.Decision{Why: quota.WhyNoLimit}
 	}
 	if t.negative {

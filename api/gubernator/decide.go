@@ -23,7 +23,7 @@ func (c *call) decide(r *pb.RateLimitReq) (*pb.RateLimitResp, error) {
 		return nil, err
 	case r.Behavior&reset != 0:
 		return c.reset(&a)
-	case !a.ours && !a.forgets && !c.node.Bring(a.key.LimitName, c.opts.Owner(c.ctx)):
+	case !a.ours && !a.forgets && !c.node.AdmitInline(a.key.LimitName, c.opts.Owner(c.ctx)):
 		d := quota.Decision{Why: quota.WhyNoLimit}
 		c.opts.Seen(&d)
 		return nil, decided(&a, &d)
@@ -122,7 +122,7 @@ func (c *call) limitOf(a *asked, d *quota.Decision) int64 {
 // from just before the decision: counted from after it, the end of a month would be a millisecond
 // late.
 //
-// For a LEAKY_BUCKET that the caller brings along it returns when limit would remain, computed from
+// For a LEAKY_BUCKET that the request carries it returns when limit would remain, computed from
 // whole hits as gubernator does. The result is in the past if burst lets more remain.
 func (c *call) resetTime(a *asked, d *quota.Decision) int64 {
 	now := time.Duration(c.at.UnixNano())

@@ -59,7 +59,9 @@ func (n *soleNode) beside(self quota.NodeID) *soleNode {
 
 func (n *soleNode) clock() quota.Time { return n.now }
 
-func (n *soleNode) Bring(limit quota.LimitName, owner string) bool { return n.agg.Bring(limit, owner) }
+func (n *soleNode) AdmitInline(limit quota.LimitName, owner string) bool {
+	return n.agg.AdmitInline(limit, owner)
+}
 
 func (n *soleNode) Batch() func([]quota.Request, []quota.Decision) bool { return n.Decide }
 

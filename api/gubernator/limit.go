@@ -66,7 +66,7 @@ func (s *Server) read(r *pb.RateLimitReq) (a asked, err error) {
 		a.key = quota.Key{LimitName: name, Key: r.UniqueKey}
 	}
 	if !a.ours {
-		if err := a.brought(r); err != nil {
+		if err := a.inlineLimit(r); err != nil {
 			return a, err
 		}
 	}
@@ -76,8 +76,8 @@ func (s *Server) read(r *pb.RateLimitReq) (a asked, err error) {
 	return a, nil
 }
 
-// brought sets the limit that the caller brings along.
-func (a *asked) brought(r *pb.RateLimitReq) error {
+// inlineLimit sets the limit that the request carries.
+func (a *asked) inlineLimit(r *pb.RateLimitReq) error {
 	a.limit, a.capacity = r.Limit, r.Limit
 	if r.Algorithm == pb.Algorithm_LEAKY_BUCKET && r.Burst != 0 {
 		a.capacity = r.Burst

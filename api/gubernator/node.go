@@ -9,9 +9,9 @@ import (
 
 // Node is the part of a cluster node that this package uses. All methods are called concurrently.
 type Node interface {
-	// Bring makes room for an inline limit that a caller brings along, out of its owner's share; see
-	// aggregator.Aggregator.Bring.
-	Bring(limit quota.LimitName, owner string) (ok bool)
+	// AdmitInline makes room for an inline limit that a request carries, out of its owner's share; see
+	// aggregator.Aggregator.AdmitInline.
+	AdmitInline(limit quota.LimitName, owner string) (ok bool)
 	// Batch returns a function that decides the requests of one call, and that is called
 	// concurrently. It decides reqs, all or nothing; out has the length of reqs. A call waits only
 	// once for a range whose leader does not answer.

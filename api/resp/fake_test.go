@@ -15,16 +15,16 @@ type fakeNode struct {
 	limits   *quota.Limits
 	decision quota.Decision
 
-	mu      sync.Mutex
-	asked   []quota.Request
-	brought []string // owners of limits that callers brought along
-	full    bool     // there is no room for another such limit
+	mu     sync.Mutex
+	asked  []quota.Request
+	owners []string // of limits that requests carry
+	full   bool     // there is no room for another such limit
 }
 
-func (n *fakeNode) Bring(_ quota.LimitName, owner string) bool {
+func (n *fakeNode) AdmitInline(_ quota.LimitName, owner string) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.brought = append(n.brought, owner)
+	n.owners = append(n.owners, owner)
 	return !n.full
 }
 

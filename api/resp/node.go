@@ -4,9 +4,9 @@ import "github.com/quorate/quorate/internal/quota"
 
 // Node is the part of a cluster node that this package uses. All methods are called concurrently.
 type Node interface {
-	// Bring makes room for an inline limit that a caller brings along, out of its owner's share; see
-	// aggregator.Aggregator.Bring.
-	Bring(limit quota.LimitName, owner string) (ok bool)
+	// AdmitInline makes room for an inline limit that a request carries, out of its owner's share; see
+	// aggregator.Aggregator.AdmitInline.
+	AdmitInline(limit quota.LimitName, owner string) (ok bool)
 	// Decide decides requests, all or nothing. out has the length of reqs.
 	Decide(reqs []quota.Request, out []quota.Decision) (allowed bool)
 	// Limits returns the current limits, or nil before the first.

@@ -218,7 +218,7 @@ type holding struct{ hold chan struct{} }
 
 func (n holding) Limits() *quota.Limits { return nil }
 
-func (holding) Bring(quota.LimitName, string) bool { return true }
+func (holding) AdmitInline(quota.LimitName, string) bool { return true }
 
 func (n holding) Decide(_ []quota.Request, out []quota.Decision) bool {
 	<-n.hold

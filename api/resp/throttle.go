@@ -68,7 +68,7 @@ func (c *conn) throttle(args [][]byte) {
 		return
 	}
 	dec := &quota.Decision{Why: quota.WhyNoLimit}
-	if c.node.Bring(limit, c.opts.Owner(c.caller, c.address())) {
+	if c.node.AdmitInline(limit, c.opts.Owner(c.caller, c.address())) {
 		dec = c.decide(quota.Key{LimitName: limit, Key: string(args[0])}, quantity)
 	} else {
 		c.opts.Seen(dec)

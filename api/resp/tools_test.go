@@ -47,7 +47,9 @@ func newSole(t *testing.T, limits ...quota.Limit) *soleNode {
 
 func (n *soleNode) Limits() *quota.Limits { return n.set }
 
-func (n *soleNode) Bring(limit quota.LimitName, owner string) bool { return n.agg.Bring(limit, owner) }
+func (n *soleNode) AdmitInline(limit quota.LimitName, owner string) bool {
+	return n.agg.AdmitInline(limit, owner)
+}
 
 func (n *soleNode) Decide(reqs []quota.Request, out []quota.Decision) bool {
 	n.mu.Lock()

@@ -135,8 +135,8 @@ func TestThrottleWithoutRoom(t *testing.T) {
 			t.Errorf("no room %s: %q, counted as %v, %+v", what, got, count.codes, count.seen)
 		}
 	}
-	if len(full.asked) != 0 || !slices.Equal(full.brought, []string{"<nil> at pipe"}) {
-		t.Errorf("asked %v for %q; want nothing, once for the connection's owner", full.asked, full.brought)
+	if len(full.asked) != 0 || !slices.Equal(full.owners, []string{"<nil> at pipe"}) {
+		t.Errorf("asked %v for %q; want nothing, once for the connection's owner", full.asked, full.owners)
 	}
 }
 

@@ -16,8 +16,8 @@ import (
 	"github.com/quorate/quorate/internal/rbac"
 )
 
-// Bring implements envoy.Node.
-func (*secured) Bring(quota.LimitName, string) bool { return true }
+// AdmitInline implements envoy.Node.
+func (*secured) AdmitInline(quota.LimitName, string) bool { return true }
 
 // envoy serves the rate limit service, over gRPC and as JSON.
 func (s *secured) envoy(t *testing.T) (ratelimitv3.RateLimitServiceClient, http.Handler) {

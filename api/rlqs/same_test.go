@@ -72,7 +72,7 @@ type checked struct {
 	keys []quota.Key
 }
 
-func (*checked) Bring(quota.LimitName, string) bool { return true }
+func (*checked) AdmitInline(quota.LimitName, string) bool { return true }
 
 func (n *checked) Decide(reqs []quota.Request, out []quota.Decision) bool {
 	for i, r := range reqs {

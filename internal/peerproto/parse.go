@@ -142,8 +142,8 @@ func checkGrantEntry(e *peerv1.GrantEntry) error {
 }
 
 // CheckKey returns an error that names the field unless k can name the bucket of a counter: of a
-// limit, of one of its tiers or its floor, of a template or of a default. Inline limits, which a
-// caller brings along, have no counter.
+// limit, of one of its tiers or its floor, of a template or of a default. Inline limits, which
+// requests carry, have no counter.
 func CheckKey(k quota.Key) error {
 	name, suffix, cut := strings.Cut(k.Limit, "#")
 	if cut && !counterSuffix(suffix) {

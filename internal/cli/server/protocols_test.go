@@ -40,9 +40,9 @@ func from(t *testing.T, ip, to string) *grpc.ClientConn {
 	return conn
 }
 
-// brought returns a request with its own limits, of numbers from a first one on. Their keys do not refill during a
+// inlineRequest returns a request with its own limits, of numbers from a first one on. Their keys do not refill during a
 // test, so the limits stay in use for some seconds.
-func brought(first uint32) *ratelimitv3.RateLimitRequest {
+func inlineRequest(first uint32) *ratelimitv3.RateLimitRequest {
 	req := &ratelimitv3.RateLimitRequest{Domain: "edge"}
 	for i := range uint32(envoy.MaxDescriptors) {
 		req.Descriptors = append(req.Descriptors, &commonv3.RateLimitDescriptor{
@@ -74,14 +74,14 @@ func TestProtocolsShare(t *testing.T) {
 	one, other := from(t, "127.0.0.1", at), from(t, "127.0.0.2", at)
 	number := uint32(1)
 	for ; number < 20_000; number += envoy.MaxDescriptors {
-		if _, err = ratelimitv3.NewRateLimitServiceClient(one).ShouldRateLimit(t.Context(), brought(number)); err != nil {
+		if _, err = ratelimitv3.NewRateLimitServiceClient(one).ShouldRateLimit(t.Context(), inlineRequest(number)); err != nil {
 			break
 		}
 	}
 	if status.Code(err) != codes.ResourceExhausted {
 		t.Fatalf("after %d limits: %v", number, err)
 	}
-	if _, err = ratelimitv3.NewRateLimitServiceClient(other).ShouldRateLimit(t.Context(), brought(number+envoy.MaxDescriptors)); err != nil {
+	if _, err = ratelimitv3.NewRateLimitServiceClient(other).ShouldRateLimit(t.Context(), inlineRequest(number+envoy.MaxDescriptors)); err != nil {
 		t.Errorf("another caller: %v", err)
 	}
 	post := func(path, body string) string {

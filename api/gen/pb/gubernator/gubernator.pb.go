@@ -26,7 +26,7 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// Algorithm says how a limit that the caller brings along is counted.
+// Algorithm says how a limit that the request carries is counted.
 type Algorithm int32
 
 const (
