@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"fmt"
+	"runtime/metrics"
 	"slices"
 	"strconv"
 	"sync"
@@ -161,6 +162,30 @@ func TestAnswerLost(t *testing.T) {
 		})
 	}
 	c.awaitRemaining(keys[1], 20-told[keys[1]])
+}
+
+// TestOwnLeader checks that a decision of this node's own ledger takes no goroutine: one for each check, and a timer,
+// took eight times the CPU of the decision.
+func TestOwnLeader(t *testing.T) {
+	c := newThreeNodes(t, 1)
+	l := limit("soft", quota.MaxTokens, quota.Soft)
+	l.Decide = quota.AtLeader
+	c.apply(l)
+	k := c.keyLedBy(l.LimitName, "n1", "k")
+	created := []metrics.Sample{{Name: "/sched/goroutines-created:goroutines"}}
+	metrics.Read(created)
+	before := created[0].Value.Uint64()
+	const checks = 10_000
+	own := 0
+	for range checks {
+		if c.nodes["n1"].Check(k, 1).Why == quota.WhyLeader {
+			own++
+		}
+	}
+	metrics.Read(created)
+	if n := created[0].Value.Uint64() - before; own < checks/2 || n > checks/4 { // the nodes have others, and the ledger may be busy
+		t.Errorf("%d goroutines for %d checks, of which the leader decided %d", n, checks, own)
+	}
 }
 
 // TestSilentLeader checks that the requests of a batch wait once for a leader that does not answer, and

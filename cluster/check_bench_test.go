@@ -3,6 +3,8 @@ package cluster
 import (
 	"fmt"
 	"log/slog"
+	"runtime"
+	"strconv"
 	"testing"
 	"time"
 
@@ -71,4 +73,43 @@ func BenchmarkCheck(b *testing.B) {
 			n.CheckHeld(l.LimitName, spends[from:from+64], out)
 		}
 	})
+}
+
+// BenchmarkDecideLeader decides limits with decide: leader, at the node that leads all keys and at another one.
+func BenchmarkDecideLeader(b *testing.B) {
+	c := newThreeNodes(b, 4, func(cfg *Config) { cfg.AskWait = time.Second })
+	l := limit("central", quota.MaxTokens, quota.Soft)
+	l.Decide = quota.AtLeader
+	c.apply(l)
+	var led []quota.Key
+	for i := 0; len(led) < 256; i++ {
+		if k := (quota.Key{LimitName: l.LimitName, Key: strconv.Itoa(i)}); c.leaderOf(k) == "n1" {
+			led = append(led, k)
+		}
+	}
+	for _, at := range []struct {
+		name string
+		node *Node
+	}{{"own", c.nodes["n1"]}, {"hop", c.nodes["n2"]}} {
+		check := func(b *testing.B, i int) {
+			if d := at.node.Check(led[i%len(led)], 1); d.Why != quota.WhyLeader {
+				b.Errorf("decided by %v", d.Why)
+			}
+		}
+		b.Run(at.name, func(b *testing.B) {
+			b.ReportAllocs()
+			for i := 0; b.Loop(); i++ {
+				check(b, i)
+			}
+		})
+		b.Run(at.name+", 64 callers", func(b *testing.B) {
+			b.ReportAllocs()
+			b.SetParallelism(64 / runtime.GOMAXPROCS(0))
+			b.RunParallel(func(p *testing.PB) {
+				for i := 0; p.Next(); i++ {
+					check(b, i)
+				}
+			})
+		})
+	}
 }

@@ -20,12 +20,18 @@ import (
 // Under hard an answer may have to wait for the log (Answer.Unsaved): nothing is booked, Wants
 // returns true, and the caller asks again after Saved.
 func (l *Ledger) Ask(now quota.Time, asks []quota.Ask) []quota.Answer {
-	l.settleLearning(now)
 	out := make([]quota.Answer, len(asks))
 	for i := range asks {
-		out[i] = l.answerOnce(now, &asks[i])
-		out[i].Term = l.term
+		out[i] = l.AskOne(now, &asks[i])
 	}
+	return out
+}
+
+// AskOne is Ask for one decide request.
+func (l *Ledger) AskOne(now quota.Time, q *quota.Ask) quota.Answer {
+	l.settleLearning(now)
+	out := l.answerOnce(now, q)
+	out.Term = l.term
 	return out
 }
 

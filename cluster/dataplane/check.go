@@ -64,7 +64,9 @@ var callPool = sync.Pool{New: func() any { return new(pooled) }}
 
 // AdmitInline makes room for a limit that a request carries, out of its owner's share; see aggregator.Aggregator.AdmitInline.
 // Where it returns false, do not decide the limit.
-func (d *Decider) AdmitInline(limit quota.LimitName, owner string) bool { return d.agg.AdmitInline(limit, owner) }
+func (d *Decider) AdmitInline(limit quota.LimitName, owner string) bool {
+	return d.agg.AdmitInline(limit, owner)
+}
 
 // Decide decides limits that must all pass: if one refuses, none is charged. out must have room for one
 // decision per request; decisions after the first refusal are zero. Decide waits as Check does.

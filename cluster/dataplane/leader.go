@@ -24,12 +24,21 @@ var (
 // one hop. It waits at most that long. errNotAsked means that the leader has not booked the request and will not.
 // errNoAnswer means that it may have booked it, or still may. ask never repeats a request.
 func (d *Decider) ask(a quota.Ask, wait time.Duration) (quota.Answer, error) {
+	if d.ctx.Err() != nil {
+		return quota.Answer{}, errNotAsked
+	}
 	r := shard.Of(a.Key, d.cfg.Ranges)
-	if out, err := d.askOwn(r, a, wait); out != nil || err != nil {
-		if err != nil {
-			return quota.Answer{}, err
+	if own := d.cfg.Replicas.Of(r); own.Leads() {
+		if out, ok := own.TryDecide(&a); ok {
+			return out, nil
 		}
-		return out[0], nil
+		out, err := d.askBusy(own, a, wait)
+		switch {
+		case err != nil:
+			return quota.Answer{}, err
+		case out != nil:
+			return out[0], nil
+		}
 	}
 	q := &d.queues[r]
 	req := &decideRequest{ask: a, done: make(chan struct{})}
@@ -51,9 +60,9 @@ func (d *Decider) ask(a quota.Ask, wait time.Duration) (quota.Answer, error) {
 	return quota.Answer{}, q.cancel(req)
 }
 
-// askOwn asks this node's replica of a range; it returns nothing if that does not lead. A replica that is
-// busy answers too late: no check waits for it longer than for another node.
-func (d *Decider) askOwn(r quota.RangeID, a quota.Ask, wait time.Duration) ([]quota.Answer, error) {
+// askBusy asks this node's replica of a range, which is busy or waits for its log; it returns nothing if that does not
+// lead. No check waits for it longer than for another node.
+func (d *Decider) askBusy(own *replica.Replica, a quota.Ask, wait time.Duration) ([]quota.Answer, error) {
 	if d.asking.Add(1) > maxQueue {
 		d.asking.Add(-1)
 		return nil, errNotAsked
@@ -61,7 +70,7 @@ func (d *Decider) askOwn(r quota.RangeID, a quota.Ask, wait time.Duration) ([]qu
 	done := make(chan []quota.Answer, 1)
 	started := d.spawn(func() {
 		defer d.asking.Add(-1)
-		done <- d.cfg.Replicas.Of(r).Decide([]quota.Ask{a})
+		done <- own.Decide([]quota.Ask{a})
 	})
 	if !started {
 		d.asking.Add(-1)
@@ -176,20 +185,14 @@ func (q *askQueue) removed(req *decideRequest) {
 	}
 }
 
-// askAll sends queued requests until the queue is empty.
+// askAll sends queued requests, one message after the other, until the queue is empty. While a message is in flight for
+// longer than pace, another goroutine goes on.
 func (d *Decider) askAll(r quota.RangeID, q *askQueue) {
-	timer := time.NewTimer(pace)
-	defer timer.Stop()
 	for batch := q.next(); batch != nil; batch = q.next() {
-		answered := make(chan struct{})
-		d.done.Go(func() { // askAll is one of d.done, so that Close waits for this too
-			defer close(answered)
-			d.deliver(r, batch)
-		})
-		timer.Reset(pace)
-		select {
-		case <-answered:
-		case <-timer.C:
+		late := time.AfterFunc(pace, func() { d.spawn(func() { d.askAll(r, q) }) })
+		d.deliver(r, batch)
+		if !late.Stop() {
+			return
 		}
 	}
 }

@@ -30,6 +30,20 @@ func (s *Set) onDecide(from quota.NodeID, msg *peerv1.CallAsk) *peerv1.CallAskRe
 	return out
 }
 
+// TryDecide decides a request in the ledger if it can do so without waiting, for the ledger's lock or for the log.
+// Otherwise, and if this node does not lead the range, it returns false, and has booked nothing.
+func (r *Replica) TryDecide(ask *quota.Ask) (quota.Answer, bool) {
+	if !r.mu.TryLock() {
+		return quota.Answer{}, false
+	}
+	defer r.mu.Unlock()
+	if r.ledger == nil {
+		return quota.Answer{}, false
+	}
+	a := r.ledger.AskOne(r.set.cfg.Now(), ask)
+	return a, !a.Unsaved
+}
+
 // Decide decides requests in the ledger. It returns nil if this node does not lead the range. A request
 // that must be in the log first waits for that, for at most three quarters of the time that callers wait.
 func (r *Replica) Decide(asks []quota.Ask) []quota.Answer {

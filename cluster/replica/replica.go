@@ -77,6 +77,9 @@ func (r *Replica) Follow() {
 	}
 }
 
+// Leads reports whether this node leads the range.
+func (r *Replica) Leads() bool { return r.term.Load() != 0 }
+
 // end drops the ledger, if any. The caller holds r.mu.
 func (r *Replica) end() {
 	if r.ledger != nil {
