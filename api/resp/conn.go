@@ -29,6 +29,7 @@ type conn struct {
 	caller   *auth.Caller
 	known    time.Time // when caller was looked up
 	failures int       // of AUTH
+	owner    owner     // see shareOwner
 	code     string    // of the answer, for metrics
 	done     bool      // close once the answers are sent
 

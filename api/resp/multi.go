@@ -42,7 +42,7 @@ func (c *conn) multi([][]byte) {
 			return
 		}
 	}
-	c.tx.open, c.tx.owner = true, c.opts.Owner(c.caller, c.address())
+	c.tx.open, c.tx.owner = true, c.shareOwner()
 	c.simple("OK")
 }
 

@@ -175,6 +175,20 @@ func (c *conn) identified(command string) bool {
 	return true
 }
 
+// owner is the result of Options.Owner for a caller.
+type owner struct {
+	caller *auth.Caller
+	name   string
+}
+
+// shareOwner returns the owner to whose share of the bounds the connection counts.
+func (c *conn) shareOwner() string {
+	if c.owner.name == "" || c.owner.caller != c.caller {
+		c.owner = owner{c.caller, c.opts.Owner(c.caller, c.address())}
+	}
+	return c.owner.name
+}
+
 func (c *conn) address() string {
 	text := c.raw.RemoteAddr().String()
 	if host, _, err := net.SplitHostPort(text); err == nil {

@@ -67,8 +67,9 @@ func (c *conn) throttle(args [][]byte) {
 		c.invalid("ERR %v", err)
 		return
 	}
-	dec := &quota.Decision{Why: quota.WhyNoLimit}
-	if c.node.AdmitInline(limit, c.opts.Owner(c.caller, c.address())) {
+	dec := &c.dec[0]
+	*dec = quota.Decision{Why: quota.WhyNoLimit}
+	if c.node.AdmitInline(limit, c.shareOwner()) {
 		dec = c.decide(quota.Key{LimitName: limit, Key: string(args[0])}, quantity)
 	} else {
 		c.opts.Seen(dec)
@@ -92,27 +93,29 @@ func (c *conn) throttle(args [][]byte) {
 	c.int(max(seconds(dec.ResetAfter), 0))
 }
 
+// throttleArgs are the numbers of CL.THROTTLE, in order.
+var throttleArgs = [...]struct {
+	name      string
+	low, high int64
+}{
+	{"max_burst", 0, quota.MaxTokens - 1},
+	{"count_per_period", 1, quota.MaxTokens},
+	{"period in seconds", 1, maxPeriod},
+	{"quantity", 0, quota.MaxTokens},
+}
+
 // described parses max_burst count_per_period period [quantity].
 func (c *conn) described(args [][]byte) (d description, quantity int64, ok bool) {
-	quantity = 1
-	for i, f := range [...]struct {
-		name      string
-		to        *int64
-		low, high int64
-	}{
-		{"max_burst", &d.maxBurst, 0, quota.MaxTokens - 1},
-		{"count_per_period", &d.count, 1, quota.MaxTokens},
-		{"period in seconds", &d.period, 1, maxPeriod},
-		{"quantity", &quantity, 0, quota.MaxTokens},
-	} {
+	n := [len(throttleArgs)]int64{3: 1}
+	for i, f := range &throttleArgs {
 		if i >= len(args) {
 			break
 		}
-		if *f.to, ok = c.numberIn(f.name, args[i], f.low, f.high); !ok {
+		if n[i], ok = c.numberIn(f.name, args[i], f.low, f.high); !ok {
 			return d, 0, false
 		}
 	}
-	return d, quantity, true
+	return description{n[0], n[1], n[2]}, n[3], true
 }
 
 // seconds returns whole seconds, rounded up; -1 for never.
