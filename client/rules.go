@@ -9,8 +9,8 @@ import (
 // rules are the current limits in the form that decisions need.
 type rules struct {
 	limits       *quota.Limits
-	remote       map[quota.LimitName]bool     // limits that a node has to decide
-	descriptions map[*quota.Limit]description // descriptions for callers, made once
+	remote       map[quota.LimitName]bool      // limits that a node has to decide
+	descriptions map[*quota.Limit]*description // descriptions for callers, made once
 }
 
 // description describes a limit to callers, with a policy for each of its tiers.
@@ -20,7 +20,7 @@ type description struct {
 }
 
 func newRules(limits *quota.Limits) *rules {
-	r := &rules{limits: limits, remote: map[quota.LimitName]bool{}, descriptions: map[*quota.Limit]description{}}
+	r := &rules{limits: limits, remote: map[quota.LimitName]bool{}, descriptions: map[*quota.Limit]*description{}}
 	all := limits.All()
 	for i := range all {
 		l := &all[i]
@@ -44,8 +44,8 @@ func (r *rules) needsNode(n quota.LimitName) bool {
 }
 
 // describe describes a limit to callers.
-func describe(l *quota.Limit) description {
-	out := description{Limit: Limit{
+func describe(l *quota.Limit) *description {
+	out := &description{Limit: Limit{
 		Namespace: l.Namespace, Name: l.LimitName.Limit, Rate: l.Rate.String(), Burst: l.Burst, Hard: l.Ceiling == quota.Hard,
 	}}
 	if l.Kind == quota.Concurrency {
@@ -67,7 +67,7 @@ func describe(l *quota.Limit) description {
 }
 
 // known returns the description of a limit. For one that an override changes, it makes a new one.
-func (r *rules) known(l *quota.Limit) description {
+func (r *rules) known(l *quota.Limit) *description {
 	if s, ok := r.descriptions[l]; ok {
 		return s
 	}

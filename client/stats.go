@@ -106,10 +106,15 @@ const (
 var modeWords = [modeCount]DecisionMode{ModeGranted, ModeSoft, ModeCutOff, ModeRemote, ModeFallback}
 
 func modeNumber(m DecisionMode) int {
-	for i, w := range modeWords {
-		if w == m {
-			return i
-		}
+	switch m {
+	case ModeSoft:
+		return soft
+	case ModeCutOff:
+		return cutOff
+	case ModeRemote:
+		return remote
+	case ModeFallback:
+		return fellBack
 	}
 	return granted
 }
