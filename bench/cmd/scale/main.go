@@ -5,6 +5,7 @@
 //	go run ./cmd/scale                                     a minute or two
 //	go run ./cmd/scale -nodes 1000 -keys 1000000 -ranges 64 -double=false
 //	go run ./cmd/scale -real 24                            clusters of real nodes, each a process
+//	go run ./cmd/scale -lead 1000000                       a real node that leads a million keys, and its successors
 package main
 
 import (
@@ -33,7 +34,15 @@ func main() {
 	duration := flag.Duration("duration", 4*time.Second, "simulated time that is counted")
 	double := flag.Bool("double", true, "then double each of them, twice, one at a time")
 	real := flag.Int("real", 0, "start real nodes instead, 3 and then twice as many, up to that `number`, each asked at -rate")
+	led := flag.Int("lead", 0, "start three real nodes instead, of which one leads that `number` of keys, and take its leaderships away; with 1000000 it takes eight minutes and 4 GB")
 	flag.Parse()
+	if *led > 0 {
+		if err := playLead(context.Background(), *led); err != nil {
+			fmt.Fprintln(os.Stderr, "scale:", err)
+			os.Exit(1)
+		}
+		return
+	}
 	if *real > 0 {
 		if err := playReal(context.Background(), *real, *rate, 10*time.Second); err != nil {
 			fmt.Fprintln(os.Stderr, "scale:", err)
