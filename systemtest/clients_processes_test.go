@@ -72,7 +72,10 @@ func TestClientProcesses(t *testing.T) {
 `)
 	for _, limit := range []string{"soft", "tight"} {
 		k := s.keysLedBy("n2", "api/"+limit)[0]
-		const asking = time.Second
+		asking := time.Second
+		if *clientProcesses >= measuredProcesses {
+			asking = measuredFor
+		}
 		told, took := s.runProcesses(k, asking)
 		t.Logf("api/%s: %d processes admitted %d in %v", limit, *clientProcesses, told, took.Round(10*time.Millisecond))
 		if limit == "soft" {
@@ -82,10 +85,38 @@ func TestClientProcesses(t *testing.T) {
 			continue
 		}
 		ideal := 300 + 300*took.Seconds()
-		if asked := int64(*clientProcesses) * 90; asked > int64(1.5*ideal) && (float64(told) < 0.85*ideal-30 || float64(told) > 1.15*ideal+30) {
+		if asked := int64(float64(*clientProcesses) * 90 * asking.Seconds()); asked > int64(1.5*ideal) && (float64(told) < 0.85*ideal-30 || float64(told) > 1.15*ideal+30) {
 			t.Errorf("admitted %d; an ideal bucket admits %.0f", told, ideal)
 		}
 	}
+}
+
+// With measuredProcesses or more, the nodes run alone for measuredFor, then with attached processes that ask for
+// nothing, then with processes that ask for a key, and the test logs what each costs the nodes.
+const (
+	measuredProcesses = 100
+	measuredFor       = 10 * time.Second
+)
+
+// used is what all nodes use: resident bytes, and seconds of processor time so far.
+type used struct {
+	at       time.Time
+	rss, cpu float64
+}
+
+func (c *servers) used() used {
+	c.t.Helper()
+	u := used{at: time.Now()}
+	for _, s := range c.nodes {
+		u.rss += s.metric(c.t, "process_resident_memory_bytes")
+		u.cpu += s.metric(c.t, "process_cpu_seconds_total")
+	}
+	return u
+}
+
+// core is the processor time used until a later moment, in percent of a core.
+func (u used) core(later used) float64 {
+	return 100 * (later.cpu - u.cpu) / later.at.Sub(u.at).Seconds()
 }
 
 // runProcesses starts the processes, and starts their load at the moment when all are ready.
@@ -97,7 +128,15 @@ func (c *servers) runProcesses(k quota.Key, d time.Duration) (told int64, took t
 		out *bufio.Reader
 		msg *output
 	}
+	wait := func() {
+		if *clientProcesses >= measuredProcesses {
+			time.Sleep(measuredFor)
+		}
+	}
 	var all []one
+	idle := c.used()
+	wait()
+	alone := c.used()
 	for i := range *clientProcesses {
 		addrs := []string{c.nodes[i%3].grpc, c.nodes[(i+1)%3].grpc, c.nodes[(i+2)%3].grpc}
 		cmd := exec.Command(os.Args[0])
@@ -123,7 +162,9 @@ func (c *servers) runProcesses(k quota.Key, d time.Duration) (told int64, took t
 			c.t.Fatalf("%q, %v\n%s", line, err, o.msg)
 		}
 	}
-	start := time.Now()
+	attached := c.used()
+	wait()
+	start, quiet := time.Now(), c.used()
 	for _, o := range all {
 		if _, err := o.in.Write([]byte("\n")); err != nil {
 			c.t.Fatal(err)
@@ -138,6 +179,11 @@ func (c *servers) runProcesses(k quota.Key, d time.Duration) (told int64, took t
 		told += n
 	}
 	took = time.Since(start)
+	busy := c.used()
+	if *clientProcesses >= measuredProcesses {
+		c.t.Logf("three nodes: %.0f MB, with %d processes %.0f MB; CPU %.1f %% of a core alone, %.1f %% while the processes are quiet, %.1f %% while they ask and close",
+			alone.rss/1e6, len(all), busy.rss/1e6, idle.core(alone), attached.core(quiet), quiet.core(busy))
+	}
 	for _, o := range all {
 		if err := o.cmd.Wait(); err != nil {
 			c.t.Errorf("%v\n%s", err, o.msg)
