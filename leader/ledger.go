@@ -585,8 +585,9 @@ func (l *Ledger) relimit(now quota.Time, b *bucket, limits *quota.Limits) {
 // Reset returns a key to its initial state: full, without debt. Members keep the tokens that they
 // hold. Under soft, the use in their next reports counts as use before the reset; under hard it
 // counts, because it may be of tokens that were held at the reset. The refunds in these reports
-// raise no level. A leader that follows before these reports does not know of the reset: it counts
-// what they report, mostly the use and the refunds of one sync interval of each member.
+// raise no level; later ones do, also of what was taken before the reset. A leader that follows
+// before these reports does not know of the reset: it counts what they report, mostly the use and
+// the refunds of one sync interval of each member.
 func (l *Ledger) Reset(now quota.Time, k quota.Key) {
 	delete(l.saved, k)
 	b := l.open(now, k)
@@ -594,7 +595,7 @@ func (l *Ledger) Reset(now quota.Time, k quota.Key) {
 		return
 	}
 	b.advance(now)
-	b.pool.Add(b.limit.BurstUnits() - b.level())
+	b.pool.Fill(b.limit.BurstUnits().Plus(-b.standing()))
 	b.fresh = now
 	for i := range b.allocations {
 		b.allocations[i].resetSinceReport = true

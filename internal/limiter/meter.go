@@ -82,6 +82,9 @@ func (m *Meter) Add(u quota.Units) {
 
 func clamp(u quota.Units) quota.Units { return min(max(u, -maxLevel), maxLevel) }
 
+// Fill sets the level to top, and forgets the use that a sliding window would return.
+func (m *Meter) Fill(top quota.Units) { m.bucket.level, m.bucket.rem, m.returns = clamp(top), 0, 0 }
+
 // Cap lowers the level to top if it is higher.
 func (m *Meter) Cap(top quota.Units) { m.bucket.Cap(top) }
 

@@ -339,3 +339,28 @@ func TestLateReport(t *testing.T) {
 		}
 	}
 }
+
+// TestResetSlides checks that a key of a sliding window that was reset is like a new one: the use of the previous window
+// returns nothing more. It used to return in addition to the full count, so a window admitted nearly twice its count.
+func TestResetSlides(t *testing.T) {
+	for c, want := range map[quota.Ceiling]int{quota.Soft: 11, quota.Hard: 10} { // soft counts a member's first report as use before the reset
+		g := newOneRange(t, 1, ruleOf("l", quota.Window(quota.SlidingWindow, 10, 10*time.Second), func(l *quota.Limit) { l.Ceiling = c }))
+		k := key("l", "k")
+		if n := g.drain(0, k, 20); n != 10 {
+			t.Fatalf("%v: %d of 10 passed", c, n)
+		}
+		g.settle()
+		g.pass(11 * time.Second)
+		g.ledger.Reset(g.now, k)
+		g.settle()
+		n := g.drain(0, k, 20)
+		g.settle()
+		for range 5 { // up to the end of that window
+			g.pass(time.Second)
+			n += g.drain(0, k, 20)
+		}
+		if n != want {
+			t.Errorf("%v: %d passed in the window of the reset, want %d", c, n, want)
+		}
+	}
+}
