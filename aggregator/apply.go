@@ -165,6 +165,9 @@ func (a *Aggregator) apply(now, at quota.Time, off clockOffset, b *bucket, rt *r
 		return
 	}
 	b.regrant(now, at, e)
+	if b.grantedBeforeCut(e) {
+		b.stop()
+	}
 	since := b.sinceLevel(at)
 	b.anchor(now, at, e)
 	b.repay()

@@ -44,15 +44,29 @@ func (b *bucket) adopt(now quota.Time, l *quota.Limit) {
 	m.Retier(at, &was, &is)
 	b.est, b.estAt = m.Level(), now
 	b.level += m.Level() - est
-	if l.Ceiling == quota.Hard && (l.Burst < old.Burst || l.Rate.PerSecond() < old.Rate.PerSecond()) {
+	if returnsWhenCut(l) && (l.Burst < old.Burst || l.Rate.PerSecond() < old.Rate.PerSecond()) {
 		b.accrue(now)
-		b.stop() // others hold tokens and rates too, together more than the new limit allows
+		b.stop()              // others hold tokens and rates too, together more than the new limit allows
+		b.beyond = b.inFlight // places that are released go to the leader, not to the next caller
 	}
 	b.returnAbove(l.BurstUnits())
 	if was.Kind != is.Kind || was.Rate.Per != is.Rate.Per && is.Kind.Windowed() || was.Calendar != is.Calendar {
 		b.void()
 		b.firstWindow(now, l)
 	}
+}
+
+// returnsWhenCut reports whether members return what they hold when the limit is cut. What others admit beyond it becomes
+// debt, which the leader repays by granting less.
+func returnsWhenCut(l *quota.Limit) bool {
+	return l.Ceiling == quota.Hard || l.Kind == quota.Concurrency
+}
+
+// grantedBeforeCut reports whether the leader had not learned of a cut when it made the grant: what all members
+// hold of such grants may exceed the limit.
+func (b *bucket) grantedBeforeCut(e *quota.GrantEntry) bool {
+	l := b.limit()
+	return returnsWhenCut(l) && (e.Burst > l.BurstUnits() || l.Kind == quota.TokenBucket && e.Slope > l.Rate.PerSecond())
 }
 
 // endWindow ends the window if it is over. Tokens held for it are void, and its use does not count in the next one. For a

@@ -3,6 +3,7 @@ package leader
 import (
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/quorate/quorate/internal/quota"
 )
@@ -17,7 +18,8 @@ import (
 //   - every bucket is listed for the upkeep that it needs;
 //   - with rates, the charged ones sum up to at most the limit's. Not under soft after the first
 //     term: a member that was cut off for longer than a new leader waits returns with a rate that
-//     other members have received since.
+//     other members have received since. Not for a lease after a change of the limit either: a higher
+//     rate that was cut stays charged until its member acknowledges.
 //
 // Standing is the most that members may hold by what the leader knows. It may exceed the burst by
 // as much as lost and late messages leave open; the pool is below 0 by the same amount then. Only a
@@ -53,7 +55,7 @@ func (l *Ledger) Check(now quota.Time, keys ...quota.Key) error {
 
 // check verifies one bucket, and that upkeep will visit it in time: see schedule.go.
 func (l *Ledger) check(now quota.Time, b *bucket) error {
-	if err := b.check(now, l.term > 1); err != nil {
+	if err := b.check(now, l.term > 1, l.cfg.Lease); err != nil {
 		return err
 	}
 	next, at := l.nextAlarm(now, b), never
@@ -70,7 +72,7 @@ func (l *Ledger) check(now quota.Time, b *bucket) error {
 }
 
 // check verifies the invariants of the state. later is set if the range had a leader before this one.
-func (b *bucket) check(now quota.Time, later bool) error {
+func (b *bucket) check(now quota.Time, later bool, lease time.Duration) error {
 	b.advance(now)
 	var standing, charged, inFlight quota.Units
 	for i := range b.allocations {
@@ -90,7 +92,7 @@ func (b *bucket) check(now quota.Time, later bool) error {
 	switch {
 	case b.pool.Level().Plus(standing).Plus(inFlight).Plus(-b.unseen(now, nil, b.level())) > burst:
 		return fmt.Errorf("pool %d + standing %d + in flight %d exceed the burst of %d", b.pool.Level(), standing, inFlight, burst)
-	case b.mayHaveRates() && (!later || b.limit.Ceiling == quota.Hard) && charged > b.limit.Rate.PerSecond():
+	case b.mayHaveRates() && (b.fresh == 0 || now.Sub(b.fresh) > lease+leaseSlack) && (!later || b.limit.Ceiling == quota.Hard) && charged > b.limit.Rate.PerSecond():
 		return fmt.Errorf("charged rates of %d exceed the limit's %d", charged, b.limit.Rate.PerSecond())
 	}
 	return nil
