@@ -13,7 +13,7 @@ func (r *run) arrive(n *node) {
 	if n.look == nil {
 		n.look = func() { r.arrive(n) }
 		n.come = func() {
-			r.request(n, "k", 1)
+			r.request(n, wanted{key: "k", cost: 1})
 			r.arrive(n)
 		}
 	}
@@ -95,9 +95,20 @@ func (s *source) play() {
 		key = strconv.Itoa(s.keys.draw(s.rng))
 	}
 	for range s.Clump {
-		s.r.requestAt(n, s.Spread, key, s.Cost)
+		s.r.requestAt(n, s.Spread, s.wants(key))
 	}
 	s.schedule(t)
+}
+
+// wants returns what a request of the load asks for. What it gives back, if it is admitted, is drawn here, so that it is
+// the same for every algorithm.
+func (s *source) wants(key string) wanted {
+	w := wanted{key: key, cost: s.Cost, charge: s.Charge}
+	if s.Refund > 0 && s.rng.Float64() < s.Refund {
+		w.back = 1 + s.rng.Int64N(s.Cost)
+		w.after = time.Duration(s.rng.Int64N(int64(refundWithin)))
+	}
+	return w
 }
 
 // node draws the node that gets the next requests.

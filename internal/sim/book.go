@@ -25,6 +25,7 @@ type tally struct {
 	backing  Envelope // as envelop, but of what a leader admits when it does; with Check, of limits that may ask
 	unsure   bool     // an answer was lost, or came late: backing counts what nobody admitted
 	inFlight float64
+	beyond   float64 // part of inFlight that a cut limit leaves over, if r.forgives
 }
 
 // minTallies is the number of keys below which nothing is pruned.
@@ -49,7 +50,8 @@ func (r *run) tally(key string) *tally {
 	if len(r.book.keys) >= r.book.prune {
 		r.forget()
 	}
-	t = &tally{ideal: NewIdeal(&r.Limit, r.tiers, r.now), envelop: NewEnvelope(r.tiers, r.now), backing: NewEnvelope(r.tiers, r.now)}
+	newest := r.newestLimit()
+	t = &tally{ideal: NewIdeal(newest, newest.Tiers(), r.now), envelop: NewEnvelope(r.tiers, r.now), backing: NewEnvelope(r.tiers, r.now)}
 	r.book.keys[key] = t
 	return t
 }
@@ -77,8 +79,8 @@ func (r *run) hold(rng *rand.Rand) time.Duration {
 	return time.Duration(rng.ExpFloat64() * float64(r.Hold))
 }
 
-// count compares a decision with the ideal and the envelope.
-func (r *run) count(n *node, key string, tokens int64, d quota.Decision, by []asked) {
+// count compares a decision with the ideal and the envelope. It reports whether the ideal admits.
+func (r *run) count(n *node, key string, tokens int64, d quota.Decision, by []asked) (admits bool) {
 	t, cost := r.tally(key), quota.FromTokens(tokens)
 	admits, wait := t.ideal.Take(r.now, cost)
 	if admits && r.Hold > 0 {
@@ -103,6 +105,7 @@ func (r *run) count(n *node, key string, tokens int64, d quota.Decision, by []as
 	if r.Decided != nil {
 		r.Decided(r.since(), n.i+1, key, d, admits)
 	}
+	return admits
 }
 
 // charge books an admission on the envelope.
@@ -153,7 +156,7 @@ func (r *run) end() {
 	}
 	r.res.ExcessBursts = r.res.Excess / r.burst
 	r.res.NodeSeconds = float64(r.Nodes) * r.Duration.Seconds()
-	r.res.Lost = r.res.Admitted - r.inBooks().Tokens()
+	r.res.Lost = r.res.Admitted + r.res.Charged - r.inBooks().Tokens()
 }
 
 // inBooks returns what leaders have booked as admitted, in all terms.

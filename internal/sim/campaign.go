@@ -10,13 +10,13 @@ import (
 )
 
 // Draws is the version of [Campaign]: a seed makes another scenario in each version.
-const Draws = 7
+const Draws = 8
 
 // Campaign makes a random scenario from a seed, the same one each time: limits of every kind, from
 // one token a second to thousands, on 1 to 50 nodes; loads that are even, skewed, moving or bursty,
 // with requests of one token, many, or a part of the burst, single or in clumps; a network that
 // loses, repeats and reorders messages; clocks that differ and drift; and nodes that die, restart,
-// pause, are suspended, slow, cut off or behind refused connections. Some have what more adds. Every
+// pause, are suspended, slow, cut off or behind refused connections. Some have what more and changes add. Every
 // scenario can be written as a scenario file, and [Judge] plays it. A change of what is drawn must
 // increment [Draws]. Campaign is not safe for concurrent use.
 func Campaign(seed uint64) Scenario {
@@ -44,6 +44,7 @@ func Campaign(seed uint64) Scenario {
 		d.tail(&s, settle)
 	}
 	draw{rand.New(rand.NewPCG(seed, 18))}.more(&s, loaded)
+	draw{rand.New(rand.NewPCG(seed, 20))}.changes(&s, loaded)
 	return s
 }
 

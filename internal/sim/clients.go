@@ -285,14 +285,14 @@ func (r *run) moved(n *node) {
 
 // requestAt plays a request at one of a node's clients, or at the node if it has none. With a
 // skewed load the first client gets the same part of the node's requests as the first node of all.
-func (r *run) requestAt(n *node, s Spread, key string, cost int64) {
+func (r *run) requestAt(n *node, s Spread, w wanted) {
 	if r.cl.procs == nil {
-		r.request(n, key, cost)
+		r.request(n, w)
 		return
 	}
 	home := r.cl.home[n.i]
 	if len(home) == 0 || r.Limit.Decide == quota.AtLeader || r.Limit.MaxDebt > 0 || r.Limit.Kind == quota.Concurrency {
-		r.request(n, key, cost) // it asks the node
+		r.request(n, w) // it asks the node
 		return
 	}
 	p := home[0]
@@ -303,7 +303,7 @@ func (r *run) requestAt(n *node, s Spread, key string, cost int64) {
 		p.asleep = false
 		p.agg.Collect(p.clock())
 	}
-	r.checkClient(p, parked{key: key, cost: cost})
+	r.checkClient(p, parked{wanted: w})
 }
 
 func (r *run) countClient(p *proc, key string, cost int64, d quota.Decision) {
@@ -335,7 +335,7 @@ func (r *run) checkClient(p *proc, k parked) {
 	}
 	switch need {
 	case aggregator.Leader:
-		r.toNode(p, func() { r.request(n, k.key, k.cost) })
+		r.toNode(p, func() { r.request(n, k.wanted) })
 	case aggregator.Grant:
 		if k.until == 0 {
 			k.until = r.now.Add(r.Hop)

@@ -26,7 +26,9 @@
 //     paused leader steps down when it resumes and learns of the next one;
 //   - log.go: a checkpoint commits a little after its proposal if the proposer's term is still the newest and
 //     it reaches a majority; otherwise it is proposed again. The next leader starts from what is committed;
-//   - faults.go: faults and their times, members that join, and changes of where the limit is decided. A leader suspects a node one delay after its process has ended, or
+//   - resize.go, refunds.go, charges.go: changes of the limit, overrides and resets; what callers give back, and
+//     what they charge after the fact;
+//   - faults.go: faults and their times, and members that join. A leader suspects a node one delay after its process has ended, or
 //     its connections are refused, if it can reach that node's machine; never because a node is silent. It
 //     knows of a death (MemberGone) one delay after the next process has started;
 //   - arrivals.go: requests. Each load has its own random numbers, so all algorithms see the same requests;

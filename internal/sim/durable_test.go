@@ -228,7 +228,7 @@ func TestGrantedAfterDeath(t *testing.T) {
 		Faults: []Fault{{At: 520 * time.Millisecond, Kind: Kill, Nodes: []int{2}, For: time.Second}},
 	})
 	r.start()
-	r.at(r.Start.Add(500*time.Millisecond), func() { r.request(r.nodes[1], "k", 10) })
+	r.at(r.Start.Add(500*time.Millisecond), func() { r.request(r.nodes[1], wanted{key: "k", cost: 10}) })
 	r.until(r.Start.Add(r.Duration))
 	lead := r.newest()
 	k, _ := lead.ledger.Key(lead.node.clock(), r.key("k"))

@@ -193,7 +193,7 @@ func TestPauseQueues(t *testing.T) {
 			asked++
 			order = append(order, request)
 		}
-		r.request(n, "k", 1)
+		r.request(n, wanted{key: "k", cost: 1})
 		if len(order) != 0 || asked != 0 {
 			t.Fatalf("seed %d: %v happened at a paused node", seed, order)
 		}
@@ -216,7 +216,7 @@ func TestPauseIsBounded(t *testing.T) {
 	n := r.nodes[2]
 	n.paused = true
 	for range 2 * maxWaiting {
-		r.request(n, "k", 1)
+		r.request(n, wanted{key: "k", cost: 1})
 	}
 	if got := n.waits[request]; got != maxWaiting {
 		t.Errorf("%d requests wait at a paused node, want %d", got, maxWaiting)

@@ -10,7 +10,8 @@ import (
 
 // A node is starved if it gets less than a part of its fair share during uninterrupted demand.
 // Shares of few tokens are ignored, because chance decides there; so are loads with clumps or costs
-// above 1, where a member may hold tokens that are not enough for any request.
+// above 1, where a member may hold tokens that are not enough for any request, loads that give back or charge, and limits
+// that are resized or reset.
 const (
 	starved    = .3
 	starvesFor = 2 * time.Second
@@ -73,11 +74,11 @@ func (w *watch) play() {
 // fair reports whether the fair-share property applies to the scenario.
 func (j *judge) fair() bool {
 	for i := range j.Loads {
-		if l := &j.Loads[i]; !l.Look && (l.Clump > 1 || l.Cost > 1) {
+		if l := &j.Loads[i]; !l.Look && (l.Clump > 1 || l.Cost > 1 || l.Charge || l.Refund > 0) {
 			return false
 		}
 	}
-	return j.Limit.Kind == quota.TokenBucket && len(j.tiers) == 1 && j.Keys.Count <= 1 && j.Nodes > 1 && !j.asks && j.waited <= j.Sync
+	return !j.varying && j.resets == 0 && j.Limit.Kind == quota.TokenBucket && len(j.tiers) == 1 && j.Keys.Count <= 1 && j.Nodes > 1 && !j.asks && j.waited <= j.Sync
 }
 
 // starving requires that no node that can be served gets less than a part of its fair share: of

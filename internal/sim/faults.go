@@ -43,6 +43,15 @@ func (r *run) fault(f *Fault) {
 	case Switch:
 		r.decideAt(f.Decide)
 		return
+	case Resize:
+		r.resize(f.Tiers)
+		return
+	case Override:
+		r.override(f.Scale)
+		return
+	case Reset:
+		r.reset()
+		return
 	}
 	if f.For <= 0 {
 		return
@@ -114,6 +123,7 @@ func (r *run) kill(n *node) {
 	}
 	n.kill(r.now)
 	r.lostNode(n)
+	r.resized()
 	if r.baseline != nil {
 		return
 	}
@@ -178,21 +188,6 @@ func (r *run) move(to []*node) {
 	r.replace(to[0].i, 2*r.Delay)
 }
 
-// decideAt changes where the limit is decided.
-func (r *run) decideAt(where quota.Decide) {
-	if r.baseline != nil {
-		return
-	}
-	l := r.limits.All()[0]
-	l.Decide = where
-	limits, err := quota.NewLimits(r.limits.Version+1, []quota.Limit{l})
-	if err != nil {
-		panic(err)
-	}
-	r.limits = limits
-	r.tellAll(func(n *node) { n.agg.SetLimits(n.clock(), r.limits) }, func(s *leadership) { s.ledger.SetLimits(s.node.clock(), r.limits) })
-}
-
 // tellAll applies a change to nodes, and to the leaders on them, up to 300 ms apart. A node without a
 // majority learns of it later.
 func (r *run) tellAll(member func(*node), lead func(*leadership)) {
@@ -214,6 +209,7 @@ func (r *run) tellAll(member func(*node), lead func(*leadership)) {
 					lead(s)
 				}
 			}
+			r.resized()
 		}
 		later()
 	}

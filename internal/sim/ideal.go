@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"slices"
 	"time"
 
 	"github.com/quorate/quorate/internal/limiter"
@@ -59,20 +60,33 @@ func covers(tiers []quota.Tier, meters []limiter.Meter, now quota.Time, cost quo
 // instead of refusing. Debt of a sliding window expires like its use, that of other windows at their
 // end.
 type Envelope struct {
-	tiers  []quota.Tier
-	meters []limiter.Meter
+	tiers   []quota.Tier
+	meters  []limiter.Meter
+	carried []carried // by tier; nil until a change of the tiers
 }
+
+// carried says that a window took over the use of others, which began at from, and ends at until.
+type carried struct{ from, until quota.Time }
 
 // NewEnvelope returns the envelope of a key that is first used at now.
 func NewEnvelope(tiers []quota.Tier, now quota.Time) Envelope {
-	return Envelope{tiers, newMeters(tiers, now)}
+	return Envelope{tiers: tiers, meters: newMeters(tiers, now)}
 }
 
 // Charge books an admission and returns the current excess: of all tiers, and of windows only.
 func (e *Envelope) Charge(now quota.Time, cost quota.Units) (worst, window quota.Units) {
+	return e.charge(now, func(int) quota.Units { return cost })
+}
+
+// ChargeEach is Charge with a cost of its own for each tier.
+func (e *Envelope) ChargeEach(now quota.Time, costs []quota.Units) (worst, window quota.Units) {
+	return e.charge(now, func(tier int) quota.Units { return costs[tier] })
+}
+
+func (e *Envelope) charge(now quota.Time, cost func(tier int) quota.Units) (worst, window quota.Units) {
 	for i := range e.meters {
 		e.meters[i].Advance(now, &e.tiers[i])
-		e.meters[i].Add(-cost)
+		e.meters[i].Add(-cost(i))
 		excess := -e.meters[i].Level()
 		worst = max(worst, excess)
 		if e.tiers[i].Kind.Windowed() {
@@ -80,6 +94,94 @@ func (e *Envelope) Charge(now quota.Time, cost quota.Units) (worst, window quota
 		}
 	}
 	return worst, window
+}
+
+// Refund gives back a cost that was taken in each tier at a moment: in a window only if that window
+// continues, or has taken over its use. It raises no level above its burst.
+func (e *Envelope) Refund(now quota.Time, cost quota.Units, takenAt []quota.Time) {
+	for i := range e.meters {
+		m, t := &e.meters[i], &e.tiers[i]
+		m.Advance(now, t)
+		from, _ := m.Bounds()
+		if len(e.carried) > 0 && now < e.carried[i].until {
+			from = e.carried[i].from
+		}
+		refund(m, t, cost, takenAt[i] >= from)
+	}
+}
+
+// Refund gives back a cost that Take charged at a moment.
+func (d *Ideal) Refund(now quota.Time, cost quota.Units, takenAt quota.Time) {
+	for i := range d.meters {
+		m, t := &d.meters[i], &d.tiers[i]
+		m.Advance(now, t)
+		from, _ := m.Bounds()
+		refund(m, t, cost, takenAt >= from)
+	}
+}
+
+// refund gives back a cost. inWindow says whether it was taken in the window of the meter, if that has windows.
+func refund(m *limiter.Meter, t *quota.Tier, cost quota.Units, inWindow bool) {
+	if inWindow || !t.Kind.Windowed() {
+		m.Add(cost)
+		m.Cap(t.BurstUnits())
+	}
+}
+
+// Retier changes the tiers. Use stays counted. Of a cut below what a window has used, nothing may be admitted
+// until the window ends; with forgive, that use is no debt: then the excess is what is admitted beyond it.
+func (e *Envelope) Retier(now quota.Time, tiers []quota.Tier, forgive bool) {
+	e.covers(now, 0)
+	was := slices.Clone(e.meters)
+	retier(e.tiers, e.meters, now, tiers)
+	if e.carried == nil {
+		e.carried = make([]carried, len(tiers))
+	}
+	for i := range e.meters {
+		m, c := &e.meters[i], &e.carried[i]
+		if from, _ := was[i].Bounds(); now >= c.until || from < c.from {
+			c.from = from
+		}
+		_, c.until = m.Bounds()
+		if forgive {
+			m.Add(max(0, min(was[i].Level(), 0)-m.Level()))
+		}
+	}
+	e.tiers = tiers
+}
+
+// Resize changes the limit. Use stays counted.
+func (d *Ideal) Resize(now quota.Time, l *quota.Limit) {
+	tiers := l.Tiers()
+	retier(d.tiers, d.meters, now, tiers)
+	d.limit, d.tiers = l, tiers
+}
+
+func retier(old []quota.Tier, meters []limiter.Meter, now quota.Time, next []quota.Tier) {
+	for i := range meters {
+		meters[i].Retier(now, &old[i], &next[i])
+	}
+}
+
+// Reset makes all tiers full.
+func (e *Envelope) Reset(now quota.Time) { fill(e.tiers, e.meters, now) }
+
+// Reset makes all tiers full.
+func (d *Ideal) Reset(now quota.Time) { fill(d.tiers, d.meters, now) }
+
+func fill(tiers []quota.Tier, meters []limiter.Meter, now quota.Time) {
+	for i := range meters {
+		meters[i].Advance(now, &tiers[i])
+		meters[i].Fill(tiers[i].BurstUnits())
+	}
+}
+
+// Owe books use after the fact, however low the level is.
+func (d *Ideal) Owe(now quota.Time, used quota.Units) {
+	for i := range d.meters {
+		d.meters[i].Advance(now, &d.tiers[i])
+		d.meters[i].Add(-used)
+	}
 }
 
 // covers reports whether what was really admitted leaves room for the cost.

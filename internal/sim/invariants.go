@@ -70,7 +70,7 @@ func (r *run) fast() quota.Units {
 	for _, n := range r.nodes {
 		most = max(most, n.gained(r.now-r.Start)+max(0, n.follows(r.now)))
 	}
-	return quota.Units(float64(r.Limit.Rate.PerSecond()) * time.Duration(most).Seconds())
+	return quota.Units(float64(r.rate) * time.Duration(most).Seconds())
 }
 
 // proveCounts checks that the first leader has not booked what no member has admitted. A later one
@@ -80,7 +80,7 @@ func (r *run) proveCounts(s *leadership) {
 	if len(r.terms) > 1 {
 		return
 	}
-	if booked, admitted := r.inBooks(), quota.FromTokens(r.res.Admitted); booked > admitted+r.asking {
+	if booked, admitted := r.inBooks(), quota.FromTokens(r.res.Admitted+r.res.Charged); booked > admitted+r.asking {
 		r.violated(s, fmt.Sprintf("booked %d units, and %d were admitted, %d asked", booked, admitted, r.asking))
 	}
 }

@@ -3,6 +3,7 @@ package sim
 import (
 	"fmt"
 	"runtime/debug"
+	"slices"
 	"time"
 
 	stated "github.com/quorate/quorate/internal/bound"
@@ -123,11 +124,23 @@ func (j *judge) set() (most time.Duration) {
 // clocks agree.
 func (j *judge) comparable() bool {
 	for _, t := range j.tiers {
-		if t.Kind == quota.PeriodicRefill || t.Kind.Windowed() && (j.Skew > 0 || j.Drift > 0 || j.set() > 0) {
+		if t.Kind == quota.PeriodicRefill || t.Kind == quota.SlidingWindow && j.slidesAnew() || t.Kind.Windowed() && (j.Skew > 0 || j.Drift > 0 || j.set() > 0) {
 			return false
 		}
 	}
 	return true
+}
+
+// slidesAnew reports whether a sliding window gets another period: then what it returns depends on the moment.
+func (j *judge) slidesAnew() bool {
+	for _, tiers := range j.sizes() {
+		for i := range tiers {
+			if tiers[i].Rate.Per != j.Limit.Tiers()[i].Rate.Per && tiers[i].Kind == quota.SlidingWindow {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // hard requires an excess of zero, where that is guaranteed: see the end of "Why hard is exact" in
@@ -137,11 +150,11 @@ func (j *judge) hard() {
 	case l.Ceiling != quota.Hard || !j.comparable():
 	case l.Kind == quota.Concurrency && j.harmed() > 0: // what is in flight dies with its node
 	default:
-		most, excess := max(Exact, float64(l.Burst)*1e-9), j.res.Excess
+		most, excess := max(Exact, float64(j.largest)*1e-9), j.res.Excess
 		if j.Skew < time.Hour { // of each change, what the leaders' clocks differ by beyond what they may
-			most += rateOf(l) * max(0, max(0, j.Skew)+j.set()-leader.MaxOffset).Seconds() * float64(len(j.terms)-1)
+			most += j.perSecond() * max(0, max(0, j.Skew)+j.set()-leader.MaxOffset).Seconds() * float64(len(j.terms)-1)
 		}
-		most += rateOf(l) * j.fast().Seconds()
+		most += j.perSecond()*j.fast().Seconds() + float64(j.regained)
 		j.Most, j.Judged = most, excess
 		j.holds(HardExact, excess < most, "%.3f tokens beyond the ceiling in %d terms, at most %.2f", excess, len(j.terms), most)
 	}
@@ -155,13 +168,16 @@ func (j *judge) fast() (most time.Duration) {
 	return most + min(j.set(), j.Duration*steer/1e6)
 }
 
+// perSecond returns the highest rate of the limit.
+func (r *run) perSecond() float64 { return inTokens(r.rate) }
+
 func rateOf(l *quota.Limit) float64 { return float64(l.Rate.PerSecond()) / float64(quota.Token) }
 
 // bunched returns the largest number of tokens by which the admissions that callers receive in
 // an interval may exceed those that the leader decided in it, because of delays and of its
 // clock: the leader's decisions are exact by its own clock.
 func (j *judge) bunched() float64 {
-	return rateOf(&j.Limit) * (j.spread() + j.fast()).Seconds()
+	return j.perSecond() * (j.spread() + j.fast()).Seconds()
 }
 
 // spread returns the largest difference between the durations of two decide requests.
@@ -188,8 +204,9 @@ func (s *Scenario) varies() time.Duration {
 	return d
 }
 
-// soft requires an excess within the stated bound of the situation, of the tier with the highest
-// bound.
+// soft requires an excess within the stated bound of the situation, of the tier and the version of the limit
+// with the highest bound. What members use until their next reports counts as use before a reset: the tokens that they
+// hold, at most a burst, and what they overdraw, at most the bound.
 func (j *judge) soft() {
 	if j.Limit.Ceiling != quota.Soft || !j.comparable() {
 		return
@@ -203,7 +220,7 @@ func (j *judge) soft() {
 	}
 	top := 0.0
 	for _, l := range j.modes() {
-		for _, t := range j.tiers {
+		for _, t := range l.Tiers() {
 			l.SetFirst(t)
 			for _, b := range stated.Of(&l, c) {
 				if b.Name == name {
@@ -212,7 +229,7 @@ func (j *judge) soft() {
 			}
 		}
 	}
-	worst := max(top, Exact)
+	worst := max(top, Exact) + float64(j.resets)*(top+float64(j.largest)) + float64(j.regained)
 	if j.mayAsk {
 		worst += j.bunched()
 	}
@@ -288,18 +305,22 @@ func (j *judge) counts() {
 		return
 	}
 	quiet := j.quietFor()
+	settled := quiet >= 10*time.Second+refundWithin
 	switch {
 	case j.waited > askWait: // it remembers the last answers only, and cannot take back older ones
 	case len(j.terms) == 1 && j.harmed() == 0 && quiet >= settle:
-		j.holds(CountsOnce, j.res.Lost == 0, "%d of %d admitted tokens are not in the books", j.res.Lost, j.res.Admitted)
-	case j.Limit.Endures() && !(j.asks && j.Limit.Ceiling == quota.Hard) && quiet >= 10*time.Second && j.long():
+		j.holds(CountsOnce, j.res.Lost == 0, "%d of %d admitted and %d charged tokens are not in the books", j.res.Lost, j.res.Admitted, j.res.Charged)
+		if j.long() && settled {
+			j.endured()
+		}
+	case j.Limit.Endures() && !(j.asks && j.Limit.Ceiling == quota.Hard) && settled && j.long():
 		j.endured()
 	}
 }
 
 // long reports whether the limit's single window covers the whole run.
 func (j *judge) long() bool {
-	return len(j.tiers) == 1 && j.Limit.Kind == quota.FixedWindow && j.Limit.Rate.Per >= time.Hour
+	return !j.varying && j.resets == 0 && len(j.tiers) == 1 && j.Limit.Kind == quota.FixedWindow && j.Limit.Rate.Per >= time.Hour
 }
 
 // endured compares the counts of the newest leader with the answers that callers received.
@@ -311,20 +332,23 @@ func (j *judge) endured() {
 	}
 	k, _ := s.ledger.Key(s.node.clock(), j.key("k"))
 	booked := j.Limit.Burst - k.Remaining
-	told := j.res.Admitted
-	if j.Limit.Ceiling == quota.Soft && told > j.Limit.Burst { // what remains is never below 0
+	told := j.res.Admitted + j.res.Charged - j.res.Refunded
+	if (j.Limit.Ceiling == quota.Soft || j.res.Charged > 0) && told > j.Limit.Burst { // what remains is never below 0
 		told = j.Limit.Burst
 	}
-	j.holds(CountsOnce, booked == told, "%d counted in the end, %d were admitted", booked, told)
+	j.holds(CountsOnce, booked == told, "%d counted in the end; %d were admitted, %d charged and %d given back", booked, j.res.Admitted, j.res.Charged, j.res.Refunded)
 }
 
 // learning requires that a successor has learned soon, if one leader died and nothing else went
 // wrong.
 func (j *judge) learning() {
-	if len(j.Faults) != 1 || j.Faults[0].Kind != Kill || !j.Faults[0].Leader || j.Loss > 0 || j.Nodes < 3 {
+	faults := slices.DeleteFunc(slices.Clone(j.Faults), func(f Fault) bool {
+		return f.Kind == Resize || f.Kind == Override || f.Kind == Reset
+	})
+	if len(faults) != 1 || faults[0].Kind != Kill || !faults[0].Leader || j.Loss > 0 || j.Nodes < 3 {
 		return
 	}
-	if back := j.Faults[0].For; back > 0 && back < j.Election+time.Second {
+	if back := faults[0].For; back > 0 && back < j.Election+time.Second {
 		return // it comes back in time, and is waited for
 	}
 	most := j.Election + 2*j.Sync + 4*(j.Delay+j.spread()+j.waited)
@@ -332,9 +356,10 @@ func (j *judge) learning() {
 }
 
 // monotone requires that looks at a node show no less, and no later reset, while only time passes. Of
-// several tiers an answer describes the one with the least; a node that is cut off knows no level.
+// several tiers an answer describes the one with the least; a node that is cut off knows no level. A change of the
+// limit or a reset may change what remains.
 func (j *judge) monotone() {
-	if j.looks > 0 && len(j.tiers) == 1 && j.harmed() == 0 && j.Loss == 0 && j.set() == 0 {
+	if j.looks > 0 && !j.varying && j.resets == 0 && len(j.tiers) == 1 && j.harmed() == 0 && j.Loss == 0 && j.set() == 0 {
 		j.holds(Monotone, len(j.swings) == 0, "%d pairs of looks: %q", j.looks, j.swings)
 	}
 }

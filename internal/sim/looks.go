@@ -50,16 +50,3 @@ func (r *run) looked(n *node, key string, d *quota.Decision) {
 func (r *run) windowEnds() time.Duration {
 	return 2*r.Sync + 4*(r.Delay+r.varies()) + r.waited
 }
-
-// modes returns the limit, and what it is after each change.
-func (s *Scenario) modes() []quota.Limit {
-	all := []quota.Limit{s.Limit}
-	for i := range s.Faults {
-		if s.Faults[i].Kind == Switch {
-			l := s.Limit
-			l.Decide = s.Faults[i].Decide
-			all = append(all, l)
-		}
-	}
-	return all
-}

@@ -26,6 +26,9 @@ type node struct {
 
 	journal *journal
 
+	limits *quota.Limits   // the newest limits that it has learned of
+	over   *quota.Override // the override of the only key, likewise; nil for none
+
 	dead, paused bool
 	removed      bool // not a voter any more, or not yet
 	waiting      []event
@@ -95,9 +98,11 @@ func (r *run) boot(n *node, phase time.Duration) {
 		return
 	}
 	n.agg = aggregator.New(aggregator.Config{
-		Self: n.id, Incarnation: n.inc, Nodes: r.members(), Ranges: 1, Sync: r.Sync, MaxKeys: r.MaxKeys, MaxEntries: r.Entries, Journal: n.journal, Known: forever,
+		Self: n.id, Incarnation: n.inc, Nodes: r.members(), Ranges: 1, Sync: r.Sync, MaxKeys: r.MaxKeys, MaxEntries: r.Entries, Journal: n.journal, Known: forever, Overrides: n,
 	}, n.clock()-quota.Time(phase))
-	n.agg.SetLimits(n.clock(), r.limits)
+	r.learned(n)
+	n.agg.SetLimits(n.clock(), n.limits)
+	r.resized()
 	n.agg.Recovered(n.journal.earlier())
 	n.began = r.now - quota.Time(r.side.Int64N(int64(time.Second)))
 	r.every(n, time.Second, func() { n.agg.Sweep(n.clock()) })

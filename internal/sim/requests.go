@@ -16,13 +16,22 @@ type call struct {
 	req   [1]quota.Request
 	out   [1]quota.Decision
 	asked []asked
+	began quota.Time // by the node's clock
+}
+
+// wanted is what a caller asks of a node.
+type wanted struct {
+	key    string
+	cost   int64
+	charge bool          // the tokens have been used: book them
+	back   int64         // tokens that it gives back if it is admitted
+	after  time.Duration // from the admission until then
 }
 
 // parked is a check that waits for a grant.
 type parked struct {
+	wanted
 	until quota.Time
-	key   string
-	cost  int64
 }
 
 // asked is when a leader admitted the cost in one tier of the limit.
@@ -32,28 +41,33 @@ type asked struct {
 }
 
 // request plays a request at a node. A dead node ignores it; a paused one gets it when it resumes.
-func (r *run) request(n *node, key string, cost int64) {
+func (r *run) request(n *node, w wanted) {
 	switch {
 	case n.dead:
 	case n.paused:
-		r.step(event{at: r.now, to: n, inc: n.inc, what: request, f: func() { r.play(n, key, cost) }})
+		r.step(event{at: r.now, to: n, inc: n.inc, what: request, f: func() { r.play(n, w) }})
 	default:
-		r.play(n, key, cost)
+		r.play(n, w)
 	}
 }
 
-func (r *run) play(n *node, key string, cost int64) {
+func (r *run) play(n *node, w wanted) {
 	if r.baseline != nil {
-		if cost == 0 {
+		if w.cost == 0 {
 			return
 		}
-		r.count(n, key, cost, r.baseline.decide(n, key, quota.FromTokens(cost)), nil)
+		r.count(n, w.key, w.cost, r.baseline.decide(n, w.key, quota.FromTokens(w.cost)), nil)
 		return
 	}
 	n.rouse()
-	c := r.newCall(key, cost)
+	if w.charge {
+		r.chargeUse(n, w.key, w.cost)
+		return
+	}
+	c := r.newCall(w.key, w.cost)
+	c.began = n.clock()
 	r.decide(n, c)
-	r.conclude(n, parked{key: key, cost: cost}, c)
+	r.conclude(n, parked{wanted: w}, c)
 }
 
 // conclude finishes a request unless the decision needs a grant, for which it may wait, or the leader.
@@ -81,8 +95,12 @@ func (r *run) conclude(n *node, p parked, c *call) {
 	if len(r.tiers) == 1 && c.out[0].Allowed && c.out[0].Why == quota.WhyLeader {
 		r.asking -= quota.FromTokens(p.cost)
 	}
+	var taken *aggregator.Taken
+	if c.out[0].Allowed && p.back > 0 {
+		taken = c.Taken(c.began)
+	}
 	r.free(c)
-	r.finish(n, p.key, p.cost, c.out[0], c.asked)
+	r.finish(n, p.wanted, c.out[0], c.asked, taken)
 }
 
 // unpark decides a node's waiting checks again.
@@ -91,14 +109,16 @@ func (r *run) unpark(n *node) {
 	n.parked = nil
 	for _, p := range waiting {
 		c := r.newCall(p.key, p.cost)
-		c.Final = r.now >= p.until
+		c.Final, c.began = r.now >= p.until, n.clock()
 		r.decide(n, c)
 		r.conclude(n, p, c)
 	}
 }
 
-// finish counts a decision and schedules the release of what was acquired.
-func (r *run) finish(n *node, key string, cost int64, d quota.Decision, by []asked) {
+// finish counts a decision and schedules the release of what was acquired, or the refund of what the caller
+// gives back.
+func (r *run) finish(n *node, w wanted, d quota.Decision, by []asked, taken *aggregator.Taken) {
+	key, cost := w.key, w.cost
 	if cost == 0 {
 		r.looked(n, key, &d)
 		return
@@ -109,13 +129,18 @@ func (r *run) finish(n *node, key string, cost int64, d quota.Decision, by []ask
 	if len(by) > 0 && d.Why != quota.WhyLeader && d.Why != quota.WhyReserved { // the answer came after the limit was switched
 		r.tally(key).unsure = true
 	}
-	r.count(n, key, cost, d, by)
+	ideal := r.count(n, key, cost, d, by)
+	if taken != nil {
+		r.refundLater(n, w, ideal, by, taken)
+	}
 	if r.Hold == 0 || !d.Allowed {
 		return
 	}
 	t := r.tally(key)
+	burst := float64(r.tiers[0].Burst)
+	t.beyond = min(t.beyond, max(0, t.inFlight-burst))
 	t.inFlight += float64(cost)
-	r.res.Excess = math.Max(r.res.Excess, t.inFlight-float64(r.Limit.Burst))
+	r.res.Excess = math.Max(r.res.Excess, t.inFlight-burst-t.beyond)
 	inc := n.inc
 	r.after(r.hold(r.rng), func() {
 		t.inFlight -= float64(cost) // the work of a dead node ends too
@@ -225,16 +250,22 @@ func (r *run) keepAnswered(key string, cost quota.Units, by []asked) {
 		if k := slices.IndexFunc(by, func(a asked) bool { return a.tier == i+1 }); k >= 0 {
 			at = by[k].at
 		}
-		r.answered = append(r.answered, answered{at, key, cost, i})
+		r.answered = append(r.answered, answered{at: at, key: key, cost: cost, tier: i})
 	}
 }
 
-// answered is an admission whose caller has received the answer, in one tier.
+// answered is an admission whose caller has received the answer, in one tier; or, of these, another change
+// of that tier's envelope.
 type answered struct {
-	at   quota.Time
-	key  string
-	cost quota.Units
-	tier int
+	at     quota.Time
+	key    string
+	tier   int
+	cost   quota.Units
+	refund bool        // cost came back, which was taken at takenAt
+	reset  bool        // the tier is full
+	size   *quota.Tier // the tier is another one from now on
+	// takenAt is when a leader or a node admitted what came back.
+	takenAt quota.Time
 }
 
 // answeredExcess returns the excess by the time when admissions were decided: of all tiers, and of
@@ -245,15 +276,30 @@ func (r *run) answeredExcess() (most, window float64) {
 		tier int
 	}
 	slices.SortStableFunc(r.answered, func(x, y answered) int { return cmp.Compare(x.at, y.at) })
-	meters := map[meter]*Envelope{}
+	meters, tiers := map[meter]*Envelope{}, r.Limit.Tiers()
 	for _, a := range r.answered {
 		k := meter{a.key, a.tier}
+		if a.size != nil {
+			tiers[a.tier] = *a.size
+		}
+		if meters[k] == nil && (a.size != nil || a.reset) {
+			continue // it is full until its first use
+		}
 		if meters[k] == nil {
-			e := NewEnvelope(r.tiers[a.tier:a.tier+1], a.at)
+			e := NewEnvelope([]quota.Tier{tiers[a.tier]}, a.at)
 			meters[k] = &e
 		}
-		all, ended := meters[k].Charge(a.at, a.cost)
-		most, window = max(most, inTokens(all)), max(window, inTokens(ended))
+		switch e := meters[k]; {
+		case a.size != nil:
+			e.Retier(a.at, []quota.Tier{*a.size}, r.forgives())
+		case a.reset:
+			e.Reset(a.at)
+		case a.refund:
+			e.Refund(a.at, a.cost, []quota.Time{a.takenAt})
+		default:
+			all, ended := e.Charge(a.at, a.cost)
+			most, window = max(most, inTokens(all)), max(window, inTokens(ended))
+		}
 	}
 	return most, window
 }

@@ -33,7 +33,9 @@ type Result struct {
 	Entries, ClientReports int64
 	// Backlog is how long the last report of the run waited for its leader, if leaders need time.
 	Backlog time.Duration
-	// Lost is what members admitted and no leader has booked at the end, less what was booked
+	// Refunded is what callers gave back, and Charged the use that nodes booked after the fact.
+	Refunded, Charged int64
+	// Lost is what members admitted or charged and no leader has booked at the end, less what was booked
 	// twice. It is exact only if the load ends a few seconds before the run and no leader was
 	// killed.
 	Lost int64

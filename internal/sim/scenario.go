@@ -104,6 +104,10 @@ type Load struct {
 	Clump int
 	Cost  int64 // of a request, in tokens; 0 is 1
 	Look  bool  // the requests take nothing: they read what remains
+	// Refund is the fraction of the admitted requests that give back a part of their cost, at most
+	// refundWithin later.
+	Refund float64
+	Charge bool // the requests have used their cost already: nodes book it, and refuse nothing
 }
 
 // Spread says which nodes get a load. The zero value is all of them, evenly.
@@ -130,10 +134,15 @@ const (
 	Move      FaultKind = "move"      // the range's leader hands over to a node
 	Clock     FaultKind = "clock"     // the wall clocks of nodes are set ahead or back
 	Switch    FaultKind = "decide"    // the limit is decided elsewhere from now on
+	Resize    FaultKind = "resize"    // the limit has other tiers from now on: another rate, burst, count or window
+	Override  FaultKind = "override"  // an override multiplies the tiers from now on
+	Reset     FaultKind = "reset"     // the leader resets the key: it is full
 )
 
 // harmless reports whether no node and no message is lost by it.
-func (k FaultKind) harmless() bool { return k == Join || k == Clock || k == Switch }
+func (k FaultKind) harmless() bool {
+	return k == Join || k == Clock || k == Switch || k == Resize || k == Override || k == Reset
+}
 
 // Fault is one event of a scenario.
 type Fault struct {
@@ -145,6 +154,8 @@ type Fault struct {
 	For    time.Duration // duration, for kill until a restart; 0 is permanent
 	Delay  time.Duration // of slow: added to each message; of clock: how far it is set, negative for back
 	Decide quota.Decide  // of decide: where
+	Tiers  []quota.Tier  // of resize: the tiers, as many as before
+	Scale  int64         // of override: parts per million; a million removes it
 }
 
 // Keys are the keys of requests: Count keys, Zipf-distributed with exponent Zipf (0 is uniform).

@@ -15,13 +15,14 @@ type run struct {
 	// rng decides what the network does and when requests of Load arrive; side decides rare things
 	// (announcements, faults, clocks). Every load has its own source. So a change of one leaves the
 	// others unchanged.
-	rng, side *rand.Rand
-	now       quota.Time
-	events    events
-	n         uint64
-	nodes     []*node
-	limits    *quota.Limits
-	baseline  baseline // nil for Quorate
+	rng, side    *rand.Rand
+	now          quota.Time
+	events       events
+	n            uint64
+	nodes        []*node
+	limits       *quota.Limits   // the newest
+	lastOverride *quota.Override // the newest override of the only key
+	baseline     baseline        // nil for Quorate
 	raft
 	network
 	cl clients
@@ -34,6 +35,12 @@ type run struct {
 	slack     quota.Units                                      // yield of the limit during the largest difference of two delays
 	asks      bool                                             // the leader decides all requests, at least for a part of the run
 	mayAsk    bool                                             // the leader decides some requests, at least for a part of the run
+	varying   bool                                             // the tiers change
+	resetAt   quota.Time                                       // the last reset of the key
+	regained  int64                                            // tokens given back that were taken before the last reset
+	resets    int                                              // resets of the key
+	rate      quota.Units                                      // the highest rate of the limit, per second
+	largest   int64                                            // the largest burst of the limit
 	joining   []int                                            // nodes that are not in the cluster at first
 	waited    time.Duration                                    // the longest wait of a message for its leader's time
 	looks     int                                              // pairs of looks that were compared
@@ -78,10 +85,14 @@ func newRun(s Scenario) *run {
 	r.limits, _ = quota.NewLimits(1, []quota.Limit{s.Limit})
 	for _, l := range s.modes() {
 		r.asks, r.mayAsk = r.asks || l.AsksLeader(), r.mayAsk || l.MayAsk()
+		r.rate, r.largest = max(r.rate, l.Rate.PerSecond()), max(r.largest, l.Burst)
 	}
 	for i := range s.Faults {
-		if s.Faults[i].Kind == Join {
-			r.joining = append(r.joining, s.Faults[i].Nodes...)
+		switch f := &s.Faults[i]; f.Kind {
+		case Join:
+			r.joining = append(r.joining, f.Nodes...)
+		case Resize, Override:
+			r.varying = true
 		}
 	}
 	if r.members() == 0 { // somebody has to be there first
@@ -89,7 +100,7 @@ func newRun(s Scenario) *run {
 	}
 	r.log = newRangeLog()
 	r.book.init(r)
-	r.slack = quota.Token/100 + quota.Units(float64(r.Limit.Rate.PerSecond())*2*r.varies().Seconds())
+	r.slack = quota.Token/100 + quota.Units(float64(r.rate)*2*r.varies().Seconds())
 	return r
 }
 
@@ -169,7 +180,7 @@ func (r *run) replay() {
 		if r.stopped() {
 			return
 		}
-		r.requestAt(r.nodes[(q.Node-1)%r.Nodes], Spread{}, q.Key, q.Cost)
+		r.requestAt(r.nodes[(q.Node-1)%r.Nodes], Spread{}, wanted{key: q.Key, cost: q.Cost})
 	}
 	if r.Duration == 0 {
 		r.Duration, r.late = last, r.Hop+askWait

@@ -62,6 +62,8 @@ func (t *traits) load(l *Load) {
 	t.add("load", "cost above 1", l.Cost > 1)
 	t.add("load", "cost of 400 and more", l.Cost >= 400)
 	t.add("load", "looks", l.Look)
+	t.add("load", "gives back", l.Refund > 0)
+	t.add("load", "charges", l.Charge)
 	t.add("load", "moving", l.Spread.Moving > 0)
 	t.add("load", "skewed", l.Spread.Skew > 0)
 	t.add("load", "one node", len(l.Spread.Nodes) > 0)

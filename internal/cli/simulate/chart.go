@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/quorate/quorate/internal/cli/render"
+	"github.com/quorate/quorate/internal/quota"
 	"github.com/quorate/quorate/internal/sim"
 	"github.com/quorate/quorate/internal/sim/scenario"
 )
@@ -205,8 +206,14 @@ func faultText(f sim.Fault) string {
 		text += " the leader"
 	case f.Kind == sim.Partition:
 		text += " " + strings.ReplaceAll(fmt.Sprint(f.Groups), " ", ",")
-	case f.Kind == sim.Heal:
+	case f.Kind == sim.Heal || f.Kind == sim.Reset:
 		text += " all"
+	case f.Kind == sim.Switch:
+		text += " " + f.Decide.String()
+	case f.Kind == sim.Resize:
+		text += " " + scenario.FormatTiers(f.Tiers)
+	case f.Kind == sim.Override:
+		text += fmt.Sprintf(" x%v", float64(f.Scale)/quota.Million)
 	default:
 		text += " " + nodesText(f.Nodes)
 	}

@@ -164,8 +164,8 @@ func (s *simulator) overrideAlgorithms(sc *scenario.Scenario) error {
 			return nil
 		case !slices.Contains(sim.Algorithms(), a):
 			return exit.Usagef("--algorithm %q: must be all, or of %s", name, strings.Join(algorithmNames(), ", "))
-		case a.Fits(&sc.Limit) != nil:
-			return exit.Usagef("--algorithm: is %v", a.Fits(&sc.Limit))
+		case sc.Fits(a) != nil:
+			return exit.Usagef("--algorithm: is %v", sc.Fits(a))
 		case !slices.Contains(sc.Algorithms, a):
 			sc.Algorithms = append(sc.Algorithms, a)
 		}

@@ -14,7 +14,7 @@ import (
 const faultExample = "{at: 8s, kill: leader}"
 
 // faultFields are the fields of a fault.
-var faultFields = []string{"at*", "kill", "restart", "pause", "suspend", "partition", "heal", "slow", "refuse", "join", "move", "clock", "decide", "for", "by"}
+var faultFields = []string{"at*", "kill", "restart", "pause", "suspend", "partition", "heal", "slow", "refuse", "join", "move", "clock", "decide", "resize", "override", "reset", "for", "by"}
 
 // kinds are the kinds of faults, by the field that selects one, with the fields that may accompany
 // it.
@@ -31,6 +31,9 @@ var kinds = []kind{
 	{sim.Move, nil},
 	{sim.Clock, []string{"by"}},
 	{sim.Switch, nil},
+	{sim.Resize, nil},
+	{sim.Override, nil},
+	{sim.Reset, nil},
 }
 
 type kind struct {
@@ -38,7 +41,7 @@ type kind struct {
 	beside []string
 }
 
-const kindWords = "kill, restart, pause, suspend, partition, heal, slow, refuse, join, move, clock or decide"
+const kindWords = "kill, restart, pause, suspend, partition, heal, slow, refuse, join, move, clock, decide, resize, override or reset"
 
 func (p *parser) faults(v config.Value) {
 	type restart struct {
@@ -74,9 +77,16 @@ func (p *parser) fault(v config.Value) (f sim.Fault, ok bool) {
 	value := d.given[string(f.Kind)]
 	switch f.Kind {
 	case sim.Heal:
-		value.Scalar(healWant, isAll)
+		value.Scalar(healWant, isAllOf(healWant))
 	case sim.Switch:
 		p.decide(value, &f)
+	case sim.Resize:
+		p.resize(value, &f)
+	case sim.Override:
+		p.override(value, &f)
+	case sim.Reset:
+		value.Scalar(resetWant, isAllOf(resetWant))
+		p.changes(value)
 	case sim.Partition:
 		f.Groups = p.groups(value)
 		d.read("heal", func(v config.Value) { p.healed(v, &f) })
@@ -130,6 +140,11 @@ func (p *parser) decide(v config.Value, f *sim.Fault) {
 	if err := l.Validate(); p.counts && err != nil {
 		v.Fault("does not fit the limit: %v", err)
 	}
+	p.oneKey(v)
+}
+
+// oneKey reports a change of the limit beside several keys.
+func (p *parser) oneKey(v config.Value) {
 	if p.Keys.Count > 1 {
 		v.Fault("cannot be combined with several keys: nodes change them in an order that no seed determines")
 	}
@@ -137,11 +152,13 @@ func (p *parser) decide(v config.Value, f *sim.Fault) {
 
 const healWant = "all: everything is healed at once"
 
-func isAll(text string) error {
-	if text != "all" {
-		return config.Wrong(text, healWant)
+func isAllOf(want string) func(text string) error {
+	return func(text string) error {
+		if text != "all" {
+			return config.Wrong(text, want)
+		}
+		return nil
 	}
-	return nil
 }
 
 // choose determines the kind of a fault, and reports fields of other kinds.

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/quorate/quorate/config"
+	"github.com/quorate/quorate/internal/quota"
 	"github.com/quorate/quorate/internal/sim"
 )
 
@@ -75,6 +76,12 @@ func loadText(l *sim.Load) string {
 	case l.Cost > 1:
 		parts = append(parts, "cost: "+strconv.FormatInt(l.Cost, 10))
 	}
+	if l.Refund > 0 {
+		parts = append(parts, "refund: "+num(l.Refund))
+	}
+	if l.Charge {
+		parts = append(parts, "charge: true")
+	}
 	return strings.Join(parts, ", ")
 }
 
@@ -93,8 +100,12 @@ func spreadText(s sim.Spread) string {
 func faultText(f *sim.Fault) string {
 	text := string(f.Kind) + ": "
 	switch {
-	case f.Kind == sim.Heal:
+	case f.Kind == sim.Heal || f.Kind == sim.Reset:
 		return text + "all"
+	case f.Kind == sim.Resize:
+		return text + FormatTiers(f.Tiers)
+	case f.Kind == sim.Override:
+		return text + num(float64(f.Scale)/quota.Million)
 	case f.Kind == sim.Partition:
 		var groups []string
 		for _, g := range f.Groups {

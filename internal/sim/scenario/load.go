@@ -15,7 +15,7 @@ import (
 const loadExample = "[{from: 0s, to: 20s, rate: 3x, spread: even}]"
 
 // loadFields are the fields of a load.
-var loadFields = []string{"from", "to", "rate*", "spread", "on", "off", "clump", "cost"}
+var loadFields = []string{"from", "to", "rate*", "spread", "on", "off", "clump", "cost", "refund", "charge"}
 
 func (p *parser) loads(v config.Value) {
 	v.Items(MaxLoads, loadExample, func(v config.Value) {
@@ -52,7 +52,27 @@ func (p *parser) load(v config.Value) (l sim.Load, ok bool) {
 			v.Fault("cannot be combined with sweep.clump, which applies to all loads; remove one")
 		}
 	})
+	d.number("refund", &l.Refund, 0, 1)
+	d.read("charge", func(v config.Value) { v.Bool(&l.Charge) })
+	for _, name := range []string{"refund", "charge"} {
+		d.read(name, func(v config.Value) { p.settles(v, &l) })
+	}
+	if l.Charge && l.Refund > 0 {
+		d.given["refund"].Fault("cannot be combined with charge; remove one")
+	}
 	return l, v.Faults() == before
+}
+
+// settles reports a refund or a charge that nobody can play.
+func (p *parser) settles(v config.Value, l *sim.Load) {
+	switch {
+	case l.Look:
+		v.Fault("cannot be combined with cost: 0; remove it")
+	case p.Limit.Kind == quota.Concurrency:
+		v.Fault("cannot be combined with in_flight, whose tokens are released; remove it")
+	case p.Clients > 0:
+		v.Fault("cannot be combined with clients; remove one")
+	}
 }
 
 // together reports a field that is meaningless without another one.

@@ -114,12 +114,12 @@ func (p *parser) document(v config.Value) {
 	p.sweeps(d)
 	p.cluster(d)
 	p.limit(d)
-	d.read("algorithms", p.algorithms) // which of them can play depends on the limit
+	d.read("load", p.loads)
+	d.read("faults", p.faults)
+	d.read("algorithms", p.algorithms) // which of them can play depends on the rest
 	if p.Algorithms == nil {
 		p.Algorithms = []sim.Algorithm{sim.Quorate}
 	}
-	d.read("load", p.loads)
-	d.read("faults", p.faults)
 	d.read("expect", func(v config.Value) { p.Expect = p.bounds(v) })
 	d.read("target", func(v config.Value) { p.Target = p.bounds(v) })
 	if n := p.Requests(); n > MaxRequests {
@@ -213,7 +213,7 @@ func (p *parser) algorithms(v config.Value) {
 
 // play adds an algorithm named in the file.
 func (p *parser) play(v config.Value, a sim.Algorithm) {
-	if err := a.Fits(&p.Limit); err != nil {
+	if err := p.Fits(a); err != nil {
 		v.Fault("is %v", err)
 	}
 	p.Algorithms = append(p.Algorithms, a)

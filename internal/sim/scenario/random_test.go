@@ -53,8 +53,11 @@ func randomFile(rng *rand.Rand) string {
 	fmt.Fprintf(&b, "sync: %s\nhop: %s\nelection: %s\nskew: %s\ndrift: %s\nnear: %s\n", pick("10ms", "100ms", "1s"), pick("0s", "20ms"), pick("1ms", "300ms"), pick("0s", "1s"), pick("0", "0.01"), pick("true", "false"))
 	fmt.Fprintf(&b, "keys: %s\nload:\n", pick("1", "3", "{count: 100, zipf: 1.1}"))
 	for range 1 + rng.IntN(3) {
-		fmt.Fprintf(&b, "  - {rate: %s, spread: %s%s}\n", pick("0.5x", "3x", "500/s", "0/s"), pick("even", "{skew: 0.9}", "{moving: 100ms}", fmt.Sprintf("{nodes: [%d]}", node())),
-			pick("", ", on: 100ms, off: 50ms", ", clump: 10", ", cost: 3", ", cost: 0", ", from: 500ms, to: 1s"))
+		extra := pick("", ", on: 100ms, off: 50ms", ", clump: 10", ", cost: 3", ", cost: 0", ", from: 500ms, to: 1s")
+		if extra != ", cost: 0" && !strings.Contains(limit, "in_flight") {
+			extra += pick("", "", ", refund: 0.5", ", charge: true")
+		}
+		fmt.Fprintf(&b, "  - {rate: %s, spread: %s%s}\n", pick("0.5x", "3x", "500/s", "0/s"), pick("even", "{skew: 0.9}", "{moving: 100ms}", fmt.Sprintf("{nodes: [%d]}", node())), extra)
 	}
 	for i := range rng.IntN(5) {
 		if i == 0 {

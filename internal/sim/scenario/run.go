@@ -22,7 +22,23 @@ func (s *Scenario) Run(a sim.Algorithm, seed uint64, watch func(at time.Duration
 
 // Playable returns the algorithms that can play the limit, Quorate first.
 func (s *Scenario) Playable() []sim.Algorithm {
-	return slices.DeleteFunc(sim.Algorithms(), func(a sim.Algorithm) bool { return a.Fits(&s.Limit) != nil })
+	return slices.DeleteFunc(sim.Algorithms(), func(a sim.Algorithm) bool { return s.Fits(a) != nil })
+}
+
+// Fits returns an error if the algorithm cannot play the scenario.
+func (s *Scenario) Fits(a sim.Algorithm) error {
+	if a != sim.Quorate && s.changes() {
+		return fmt.Errorf("%s, which counts what passes; only %s can play refund, charge, resize, override and reset", a, sim.Quorate)
+	}
+	return a.Fits(&s.Limit)
+}
+
+// changes reports whether counts or the limit change other than by requests and time.
+func (s *Scenario) changes() bool {
+	return slices.ContainsFunc(s.Loads, func(l sim.Load) bool { return l.Refund > 0 || l.Charge }) ||
+		slices.ContainsFunc(s.Faults, func(f sim.Fault) bool {
+			return f.Kind == sim.Resize || f.Kind == sim.Override || f.Kind == sim.Reset
+		})
 }
 
 // SetNodes sets the number of nodes. It returns an error if it is out of range or below the number
