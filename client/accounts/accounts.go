@@ -111,12 +111,15 @@ func (a *Application) load(ctx context.Context, realm, version string, cfg *quor
 //
 // requestID, at most 256 bytes, makes the call safe to repeat, by this package and by the caller:
 // once it has been applied, the same call returns the same results without being applied again, for
-// ttl (0 is 2 hours, at most 31 days). Derive it from the purpose of the operations. A failed call
-// may be made again. The same ID with other operations returns ErrMismatch. Calls with an empty ID
+// ttl (0 is 2 hours, at most 31 days), and at least until the call has ended. Derive it from the
+// purpose of the operations. A failed call may be made again. The same ID with other operations returns ErrMismatch. Calls with an empty ID
 // are all different, and the client does not repeat them.
 func (a *Application) ApplyOps(ctx context.Context, requestID string, ttl time.Duration, ops []*quoratev1.Op) (*quoratev1.ApplyOpsResponse, error) {
 	req := &quoratev1.ApplyOpsRequest{RequestId: requestID, Ops: ops}
-	if ttl != 0 {
+	switch {
+	case ttl > 0 && requestID != "":
+		req.RequestIdTtl = durationpb.New(a.outlasting(ctx, ttl))
+	case ttl != 0:
 		req.RequestIdTtl = durationpb.New(ttl)
 	}
 	var res *quoratev1.ApplyOpsResponse

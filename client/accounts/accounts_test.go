@@ -172,6 +172,37 @@ func TestCalls(t *testing.T) {
 	same(t, a.AccountID("r", "s", "n", "disk"), &quoratev1.AccountID{AppId: "builds", Realm: "r", Namespace: "s", Name: "n", ResourceType: "disk"})
 }
 
+// TestTTLOutlastsTheCall checks that request IDs are remembered while a call may be repeated.
+func TestTTLOutlastsTheCall(t *testing.T) {
+	n := &fakeNode{}
+	a, _ := serve(t, n)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+	defer cancel()
+	never, cancel := context.WithTimeout(t.Context(), 1000*time.Hour)
+	defer cancel()
+	for _, c := range []struct {
+		ctx      context.Context
+		id       string
+		ttl      time.Duration
+		from, to time.Duration
+	}{
+		{t.Context(), "r1", time.Second, a.timeout, a.timeout + time.Minute},
+		{ctx, "r2", time.Second, 5 * time.Minute, 6 * time.Minute},
+		{ctx, "r3", time.Hour, time.Hour, time.Hour},
+		{never, "r4", time.Second, 31 * 24 * time.Hour, 31 * 24 * time.Hour},
+		{ctx, "", time.Second, time.Second, time.Second}, // never repeated
+		{ctx, "r5", -1, -1, -1},                          // the node refuses it
+	} {
+		if _, err := a.ApplyOps(c.ctx, c.id, c.ttl, a.someOps()); err != nil {
+			t.Fatal(err)
+		}
+		req, _ := n.asked[len(n.asked)-1].(*quoratev1.ApplyOpsRequest)
+		if got := req.GetRequestIdTtl().AsDuration(); got < c.from || got > c.to {
+			t.Errorf("%s, %v: remembered for %v; want %v to %v", c.id, c.ttl, got, c.from, c.to)
+		}
+	}
+}
+
 // TestUnregistered checks that types that the program has not registered do not reach the cluster.
 func TestUnregistered(t *testing.T) {
 	n := &fakeNode{}

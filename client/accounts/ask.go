@@ -61,6 +61,23 @@ func (a *Application) ask(ctx context.Context, safe bool, f call) error {
 	}
 }
 
+const (
+	// afterCall is longer than an attempt whose answer was lost may take to be carried out.
+	afterCall = 10 * time.Second
+	// mostTTL is the longest time for which a request ID is remembered.
+	mostTTL = 31 * 24 * time.Hour
+)
+
+// outlasting returns ttl, or more if the call may take longer: an attempt is not carried out after an
+// earlier one whose answer was lost only while the request ID is remembered.
+func (a *Application) outlasting(ctx context.Context, ttl time.Duration) time.Duration {
+	left := a.timeout
+	if end, ok := ctx.Deadline(); ok {
+		left = time.Until(end)
+	}
+	return max(ttl, min(left, mostTTL-afterCall)+afterCall)
+}
+
 // notConnected reports that a call was not sent.
 type notConnected struct{ addr string }
 

@@ -18,7 +18,7 @@ import (
 func (s *Service) ApplyOps(ctx context.Context, by account.Caller, requestID string, ttl time.Duration, ops []account.Op) (account.Outcome, error) {
 	ctx, cancel := s.limited(ctx)
 	defer cancel()
-	out, err := s.applyOps(ctx, by.Owner, account.Request{By: by.By, ID: requestID, TTL: ttl, Ops: ops})
+	out, err := s.applyOps(ctx, by.Owner, account.Request{By: by.By, ID: requestID, TTL: remembered(ctx, ttl), Ops: ops})
 	name := codeName(out.Code)
 	switch {
 	case err != nil:
@@ -28,6 +28,22 @@ func (s *Service) ApplyOps(ctx context.Context, by account.Caller, requestID str
 	}
 	s.stats.ops.WithLabelValues(name).Add(float64(len(ops)))
 	return out, err
+}
+
+// afterCall is longer than a try of a call may take to go into the log after the call has ended.
+const afterCall = 2 * tryLimit
+
+// remembered returns how long the ranges remember the ID of a call: as long as the caller asks for,
+// and at least until no try of this call can be applied any more. Otherwise a retry could be applied
+// after a try whose answer was lost.
+func remembered(ctx context.Context, ttl time.Duration) time.Duration {
+	if ttl <= 0 {
+		ttl = account.DefaultTTL
+	}
+	if end, ok := ctx.Deadline(); ok {
+		ttl = max(ttl, min(time.Until(end), account.MaxTTL-afterCall)+afterCall)
+	}
+	return ttl
 }
 
 func (s *Service) applyOps(ctx context.Context, owner string, r account.Request) (account.Outcome, error) {

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"google.golang.org/protobuf/proto"
 
@@ -78,6 +79,31 @@ func TestAnswerLost(t *testing.T) {
 			})
 		}
 	}
+}
+
+// TestRetryAfterTTL loses the answer to a call, and the range then has no leader for longer than the
+// caller wants the request ID to be remembered. The retry is not applied again.
+func TestRetryAfterTTL(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		began := time.Now()
+		f := &follower{call: func(c *peerv1.Call) (*peerv1.Call, error) {
+			switch away := time.Since(began); {
+			case away == 0:
+				_, _ = handled(w, c)
+				return nil, transport.ErrLost
+			case away < 8*time.Second:
+				return nil, transport.ErrUnreachable
+			}
+			return handled(w, c)
+		}}
+		f.Service = New(Config{Self: "n2", Ranges: 1, Node: f})
+		t.Cleanup(f.Close)
+		out, err := f.ApplyOps(t.Context(), account.Caller{By: "me"}, "r1", time.Second, add("x"))
+		if err != nil || out.Code != account.Repeated {
+			t.Errorf("%+v, %v; want the answer to the first try", out, err)
+		}
+	})
 }
 
 // stray is a follower that knows no leader and no replica.
