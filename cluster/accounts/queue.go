@@ -184,7 +184,7 @@ func (q *queue) next() []*pending {
 		q.committers--
 		return nil
 	}
-	q.forgetsDue = false
+	q.forgetsDue = q.forgetsDue && n < len(q.waiting)
 	batch := slices.Clone(q.waiting[:n])
 	q.waiting = slices.Delete(q.waiting, 0, n)
 	for _, p := range batch {

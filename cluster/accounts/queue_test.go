@@ -315,3 +315,21 @@ func TestClosedService(t *testing.T) {
 		t.Error("it was applied")
 	}
 }
+
+// TestManyForgets queues more Forgets at once than an entry takes. All are written, without another
+// command to wake the queue.
+func TestManyForgets(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		q := &w.queues[0]
+		for range maxBatch + 1 {
+			if err := q.push(newPending(account.Command{Forget: &account.TxID{}}, "", false)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		time.Sleep(time.Minute) // virtual
+		if n := q.length(); n > 0 {
+			t.Errorf("%d Forgets still wait", n)
+		}
+	})
+}
