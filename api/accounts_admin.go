@@ -110,7 +110,7 @@ func parsePage(token string, f account.Filter) (account.ID, error) {
 	}
 	word, err := base64.RawURLEncoding.DecodeString(token)
 	id, ok := account.ParseWord(string(word))
-	if err != nil || !ok || id.App != f.App || id.Realm != f.Realm {
+	if err != nil || !ok || id.App != f.App || id.Realm != f.Realm || id.Validate() != nil {
 		return account.ID{}, apierr.Invalid("page_token", "is %q; must be the next_page_token of the previous page, with the same app_id and realm", apierr.Clip(token))
 	}
 	return id, nil

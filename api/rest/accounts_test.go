@@ -197,6 +197,7 @@ func TestAccountFaults(t *testing.T) {
 		{"/v1/admin/accounts?app_id=a", "realm"},
 		{"/v1/admin/accounts?app_id=a&realm=r&page_size=1001", "page_size"},
 		{"/v1/admin/accounts?app_id=cv&realm=r&page_token=%25", "page_token"},
+		{"/v1/admin/accounts?app_id=cv&realm=r&page_token=Y3Z-cn7_fn5ufnQ", "page_token"}, // identity 0xff: no node could forward it
 		{"/v1/admin/accounts?app_id=other&realm=project:infra&page_token=" + api.AccountPageToken(apitest.Alice), "page_token"},
 		{"/v1/admin/accounts:history?app_id=cv", "realm"},
 		{"/v1/admin/policies:get?app_id=cv&realm=r&version=$", "version"},
