@@ -25,6 +25,8 @@ func (n storeNode) Behind(late func(control.Progress) bool) []quota.NodeID {
 	})
 }
 
+func (n storeNode) Earliest() quota.Time { return n.clock.Earliest() }
+
 func (n storeNode) AwaitMembership(ctx context.Context, what string) error {
 	return n.members.Await(ctx, what)
 }

@@ -1,6 +1,7 @@
 package clock
 
 import (
+	"log/slog"
 	"testing"
 	"time"
 
@@ -41,6 +42,37 @@ func TestClockFollowsTheWall(t *testing.T) {
 		}
 		if off > tc.within {
 			t.Errorf("%s: %v off at the end; want at most %v", name, off, tc.within)
+		}
+	}
+}
+
+// TestEarliest checks that a node whose clock is ahead lets nothing expire by it, whether most nodes
+// agree on the time or no majority is connected.
+func TestEarliest(t *testing.T) {
+	const now = quota.Time(1_700_000_000_000_000_000)
+	for name, c := range map[string]struct {
+		ahead time.Duration   // of this node's clock
+		peers []time.Duration // how far the clocks of connected nodes are ahead
+		want  time.Duration
+	}{
+		"one ahead, two right":          {48 * time.Hour, []time.Duration{0, 0}, 0},
+		"one ahead, one right":          {48 * time.Hour, []time.Duration{0}, 0},
+		"one behind, one right":         {-48 * time.Hour, []time.Duration{0}, -48 * time.Hour},
+		"right, one ahead":              {0, []time.Duration{48 * time.Hour}, 0},
+		"agreed":                        {0, []time.Duration{-100 * time.Millisecond, -200 * time.Millisecond}, 0},
+		"nobody else is connected":      {time.Hour, nil, time.Hour},
+		"most agree, and one is behind": {0, []time.Duration{0, -48 * time.Hour}, 0},
+	} {
+		ids := []quota.NodeID{"n2", "n3"}[:len(c.peers)]
+		k := New(Config{
+			Wall: func() time.Time { return time.Unix(0, int64(now.Add(c.ahead))) }, Members: func() int { return 3 },
+			Up: func() []quota.NodeID { return ids }, Log: slog.New(slog.DiscardHandler),
+		}, elapsed.Of(time.Time{}, func() (int64, time.Duration) { return 0, 0 }, func() (time.Duration, bool) { return 0, true }))
+		for i, id := range ids {
+			k.Peer(id, now.Add(c.peers[i]), 0)
+		}
+		if got := k.Earliest(); got != now.Add(c.want) {
+			t.Errorf("%s: %v ahead; want %v", name, time.Duration(got-now), c.want)
 		}
 	}
 }

@@ -107,6 +107,21 @@ func (c *Clock) Run(stop <-chan struct{}) {
 // clock is within Bound of it.
 func (c *Clock) Agreed() bool { return c.agreed.Load() && c.off().Abs() <= Bound }
 
+// Earliest returns the clock's time or, unless Agreed, the earliest of it and the wall clocks of the
+// connected nodes. By then, a moment has passed if any of their clocks is right.
+func (c *Clock) Earliest() quota.Time {
+	c.compare()
+	at := c.Now()
+	if c.Agreed() {
+		return at
+	}
+	wall := quota.Time(c.Wall().UnixNano())
+	for _, ahead := range c.Offsets() {
+		at = min(at, wall.Add(ahead))
+	}
+	return at
+}
+
 // TooFarOff compares the clocks and reports whether this node's clock is too far off to lead,
 // because windows follow the leader's clock. Only a new process can set its clock at once.
 func (c *Clock) TooFarOff() bool {

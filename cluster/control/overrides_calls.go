@@ -28,8 +28,8 @@ func (s *Store) Override(k quota.Key) *quota.Override { return s.machine.Overrid
 
 // SetOverrides sets at most 10,000 overrides through the leader of the meta group, replaces
 // existing ones, and waits up to two seconds until this node has them. It sets At to the current
-// time. While the group has a leader, an override is deleted within a second of its expiry, mostly
-// within a tenth of a second.
+// time. While the group has a leader and the nodes agree on the time, an override is deleted within a
+// second of its expiry, mostly within a tenth of a second.
 //
 // SetOverrides first checks all overrides against the current limits of this node: if one is
 // invalid, expired, duplicated, or not possible for its limit, it sets none. It then sets them in

@@ -17,7 +17,8 @@ const (
 	purgeGap   = 20 * time.Millisecond
 )
 
-// purger deletes expired overrides while this node leads the meta group.
+// purger deletes expired overrides while this node leads the meta group. It goes by the earliest
+// clock if the nodes do not agree: an override that one wrong clock deletes is lost.
 func (s *Store) purger() {
 	wake := time.NewTimer(purgeEvery)
 	defer wake.Stop()
@@ -27,7 +28,7 @@ func (s *Store) purger() {
 			return
 		case <-wake.C:
 		}
-		s.purge(s.node.Now())
+		s.purge(s.node.Earliest())
 		wake.Reset(nextPurge(s.machine.overrides.Load().soonest(), s.node.Now()))
 	}
 }

@@ -2,6 +2,7 @@ package control
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -12,6 +13,7 @@ import (
 	"strconv"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/quorate/quorate/internal/filltest"
@@ -395,6 +397,39 @@ func TestOddKeys(t *testing.T) {
 			t.Errorf("%q: found the override %+v, want that of burst %d", k, o, i)
 		}
 	}
+}
+
+// ahead leads the meta group with a clock that is ahead of the others by an hour.
+type ahead struct {
+	Node
+	m *Machine
+}
+
+func (n *ahead) MetaGroup() Group                                  { return n }
+func (n *ahead) Now() quota.Time                                   { return quota.Time(2 * time.Hour) }
+func (n *ahead) Earliest() quota.Time                              { return quota.Time(time.Hour) }
+func (n *ahead) Leader() (quota.NodeID, uint64, bool)              { return "n1", 1, true }
+func (n *ahead) ConfirmLeadership(context.Context) error           { return nil }
+func (n *ahead) Apply(_ context.Context, data []byte) (any, error) { return n.m.Apply(1, 1, data), nil }
+
+// TestPurgeWithClockAhead checks that a leader with a wrong clock deletes no override before it
+// expires by the other clocks.
+func TestPurgeWithClockAhead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := quietMeta()
+		expired, valid := testKey("n", "l", "expired"), testKey("n", "l", "valid")
+		m.change(t, snapshotio.Encode(setOverridesCommand(
+			quota.Override{Key: expired, Burst: 1, Expires: quota.Time(time.Hour)},
+			quota.Override{Key: valid, Burst: 1, Expires: quota.Time(time.Hour + time.Minute)},
+		)))
+		s := NewStore("n1", &ahead{m: m}, m, slog.New(slog.DiscardHandler))
+		s.Start()
+		time.Sleep(time.Second) // virtual
+		s.Close()
+		if m.Override(expired) != nil || m.Override(valid) == nil {
+			t.Errorf("expired is %v, valid is %v", m.Override(expired), m.Override(valid))
+		}
+	})
 }
 
 func TestNextPurge(t *testing.T) {

@@ -230,6 +230,7 @@ type late struct {
 func (n *late) MetaGroup() Group                          { return nil }
 func (n *late) MetaLeader() quota.NodeID                  { return "n2" }
 func (n *late) Now() quota.Time                           { return 5 }
+func (n *late) Earliest() quota.Time                      { return 5 }
 func (n *late) Behind(func(Progress) bool) []quota.NodeID { return nil }
 
 func (n *late) Call(_ context.Context, _ quota.NodeID, c *peerv1.Call) (*peerv1.Call, error) {

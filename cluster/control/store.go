@@ -26,6 +26,9 @@ type Node interface {
 	Limits() *quota.Limits
 	// Now returns the cluster's time.
 	Now() quota.Time
+	// Earliest returns that time or, while the nodes do not agree on it, that of the earliest clock of
+	// the connected nodes.
+	Earliest() quota.Time
 }
 
 // Group is a replica of the meta group; *raftgroup.Group implements it.
