@@ -53,6 +53,12 @@ func bare(path string) string {
 	return trimSlash(path)
 }
 
+// WholePath returns a decoded path for [Limits.HTTP]: a "?" in it, which the caller wrote as %3F, and bytes that are
+// not UTF-8 become DEL, so that they begin no query and match only *. The result is not longer than the path.
+func WholePath(decoded string) string {
+	return strings.ReplaceAll(strings.ToValidUTF8(decoded, "\x7f"), "?", "\x7f")
+}
+
 // Matches reports whether the limit applies to the request. The path is compared as given, without
 // its query and one trailing "/". Methods are compared case-insensitively.
 func (m *Match) Matches(method, path string) bool {

@@ -21,6 +21,7 @@ import (
 	"github.com/quorate/quorate/client/internal/acquires"
 	"github.com/quorate/quorate/client/internal/callers"
 	"github.com/quorate/quorate/client/internal/overdue"
+	"github.com/quorate/quorate/internal/quota"
 )
 
 // Bounds of a check.
@@ -253,7 +254,7 @@ func (g *Gate) failed(ctx context.Context, err error) (client.Result, Outcome, e
 	return client.Result{}, Pass, err
 }
 
-// fit makes method and path valid for every limiter.
+// fit makes method and path, which is decoded, valid for every limiter.
 func fit(method, path string) (string, string, error) {
 	if method == "" {
 		method = "GET" // as net/http has it
@@ -267,9 +268,7 @@ func fit(method, path string) (string, string, error) {
 	if !utf8.ValidString(method) {
 		method = strings.ToValidUTF8(method, "?")
 	}
-	if !utf8.ValidString(path) {
-		path = strings.ToValidUTF8(path, "?")
-	}
+	path = quota.WholePath(path)
 	if !strings.HasPrefix(path, "/") {
 		path = "/" + path // OPTIONS *
 	}

@@ -3,6 +3,7 @@ package gate
 import (
 	"context"
 	"errors"
+	"net/url"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/quorate/quorate/client"
 	"github.com/quorate/quorate/client/extract"
+	"github.com/quorate/quorate/internal/quota"
 )
 
 // TestFit checks that for any method and path the limiter accepts the request or calls it faulty.
@@ -20,7 +22,7 @@ func TestFit(t *testing.T) {
 		{"", "/a", "GET", "/a", ""},
 		{"OPTIONS", "*", "OPTIONS", "/*", ""},
 		{"CONNECT", "", "CONNECT", "/", ""},
-		{"G\xff", "/\xff\xfe/b", "G?", "/?/b", ""},
+		{"G\xff", "/\xff\xfe/b", "G?", "/\x7f/b", ""},
 		{strings.Repeat("G", 65), "/", "", "", "the method has 65 bytes; at most 64"},
 		{"GET", strings.Repeat("a", MaxPath), "", "", "the path has 8192 bytes; less than 8192"},
 		{"GET", strings.Repeat("a", MaxPath-1), "GET", "/" + strings.Repeat("a", MaxPath-1), ""},
@@ -28,6 +30,27 @@ func TestFit(t *testing.T) {
 		m, p, err := fit(tc.method, tc.path)
 		if m != tc.wantMethod || p != tc.wantPath || (err == nil) != (tc.err == "") || err != nil && err.Error() != tc.err {
 			t.Errorf("%q %.20q: %q, %.20q, %v", tc.method, tc.path, m, p, err)
+		}
+	}
+}
+
+// TestFitKeepsMatching checks that a path with a "?" in it, which arrives as %3F, matches the patterns that it
+// would match with any other character: it begins no query.
+func TestFitKeepsMatching(t *testing.T) {
+	for _, tc := range []struct{ pattern, escaped string }{
+		{"/search/*", "/search/%3Fq"},
+		{"/search/*", "/search/%3F"},
+		{"/files/*/zip", "/files/%3F/zip"},
+		{"/files/*/zip", "/files/%FF/zip"},
+		{"/files/a*/zip", "/files/a%ff%3F/zip"},
+	} {
+		u, err := url.Parse(tc.escaped)
+		if err != nil {
+			t.Fatal(err)
+		}
+		method, path, err := fit("GET", u.Path)
+		if m := (&quota.Match{Path: tc.pattern}); err != nil || !m.Matches(method, path) {
+			t.Errorf("%s does not match %s as %q, %v", tc.escaped, tc.pattern, path, err)
 		}
 	}
 }
