@@ -14,6 +14,7 @@ import (
 	"github.com/quorate/quorate/api"
 	"github.com/quorate/quorate/api/apierr"
 	"github.com/quorate/quorate/api/apijson"
+	"github.com/quorate/quorate/internal/apiproto"
 	"github.com/quorate/quorate/internal/quota"
 )
 
@@ -52,7 +53,11 @@ const (
 
 var forwardFields = []string{"namespace", "limit", "key", "key_header", "hops", "cost", "deny_status", "fail"}
 
-func readForward(q url.Values) (f forwardQuery, err error) {
+func readForward(query string) (f forwardQuery, err error) {
+	q, err := url.ParseQuery(query) // which leaves out what it cannot read
+	if err != nil {
+		return f, apierr.Invalid("query", "cannot be read: %v", err)
+	}
 	f = forwardQuery{namespace: quota.HTTPNamespace, hops: 1, cost: 1, deny: http.StatusTooManyRequests, keys: q["key_header"]}
 	for name, values := range q {
 		if !slices.Contains(forwardFields, name) {
@@ -81,8 +86,27 @@ func readForward(q url.Values) (f forwardQuery, err error) {
 	case f.key != nil && len(f.keys) > 0:
 		return f, apierr.Invalid("key", "cannot be combined with key_header; give one of them")
 	}
+	if err := f.checkNames(); err != nil {
+		return f, err
+	}
 	err = f.readRest(q)
 	return f, err
+}
+
+// checkNames returns an error for a namespace, limit or key that no check can have.
+func (f *forwardQuery) checkNames() error {
+	if err := quota.CheckName("namespace", f.namespace); err != nil {
+		return apierr.InvalidName("namespace", err)
+	}
+	if f.limit != "" {
+		if err := quota.CheckName("limit", f.limit); err != nil {
+			return apierr.InvalidName("limit", err)
+		}
+	}
+	if f.key == nil {
+		return nil
+	}
+	return apiproto.CheckKey(f.key)
 }
 
 func (f *forwardQuery) readRest(q url.Values) error {
@@ -134,13 +158,34 @@ func (f *forwardQuery) checkOf(req *http.Request) api.Check {
 	}
 	if f.limit == "" {
 		c.Method = headerOr(req, http.MethodGet, "X-Forwarded-Method", "X-Original-Method")
-		c.Path, _, _ = strings.Cut(headerOr(req, "/", "X-Forwarded-Uri", "X-Original-Uri"), "?")
+		uri, _, _ := strings.Cut(headerOr(req, "/", "X-Forwarded-Uri", "X-Original-Uri"), "?")
+		c.Path = quota.WholePath(unescaped(uri))
 		c.Method, c.Path = c.Method[:min(len(c.Method), quota.MaxNameLen)], c.Path[:min(len(c.Path), api.MaxPath)]
 		if !strings.HasPrefix(c.Path, "/") {
 			c.Path = "/" + c.Path[:min(len(c.Path), api.MaxPath-1)]
 		}
 	}
 	return c
+}
+
+// unescaped decodes a path, as the service behind the proxy does: otherwise %6Cogin would not match the limit of
+// login. It keeps escapes that are not valid.
+func unescaped(path string) string {
+	if !strings.Contains(path, "%") {
+		return path
+	}
+	out := make([]byte, 0, len(path))
+	for i := 0; i < len(path); i++ {
+		if i+3 <= len(path) {
+			if one, err := url.PathUnescape(path[i : i+3]); err == nil && len(one) == 1 {
+				out = append(out, one[0])
+				i += 2
+				continue
+			}
+		}
+		out = append(out, path[i])
+	}
+	return string(out)
 }
 
 // keyOf joins headers with "/". It escapes their values, so that no client can forge the key of
@@ -195,7 +240,7 @@ func (r *router) forwardAuth(w http.ResponseWriter, req *http.Request) (int, err
 
 // forward returns the outcome to count, and what a handler returns.
 func (r *router) forward(w http.ResponseWriter, req *http.Request) (code string, status int, err error) {
-	f, err := readForward(req.URL.Query())
+	f, err := readForward(req.URL.RawQuery)
 	if err != nil {
 		return "invalid", 0, err
 	}

@@ -119,6 +119,12 @@ func TestForwardAnswers(t *testing.T) {
 		{"cost=-1", 400, nil},
 		{"key=a&key_header=b", 400, nil},
 		{"key_header=a%20b", 400, nil},
+		{"namespace=web&limit=login&key=a;cost=4", 400, nil},
+		{"namespace=web&limit=login&cost=%zz", 400, nil},
+		{"namespace=we%20b&limit=login", 400, nil},
+		{"namespace=web&limit=no/limit", 400, nil},
+		{"namespace=web&limit=login&key=%ff", 400, nil},
+		{"namespace=web&limit=login&key=" + strings.Repeat("k", quota.MaxKeyLen+1), 400, nil},
 	} {
 		res := forward(t, url+c.query, "X-Forwarded-Method", strings.Repeat("M", 300), "X-Forwarded-Uri", "nowhere"+strings.Repeat("p", 9000))
 		if res.StatusCode != c.status {
@@ -132,7 +138,7 @@ func TestForwardAnswers(t *testing.T) {
 	}
 	mu.Lock()
 	defer mu.Unlock()
-	if want := map[string]int{"allowed": 2, "refused": 3, "fault": 4, "invalid": 8}; !maps.Equal(codes, want) {
+	if want := map[string]int{"allowed": 2, "refused": 3, "fault": 4, "invalid": 14}; !maps.Equal(codes, want) {
 		t.Errorf("counted %v, want %v", codes, want)
 	}
 	if res := forward(t, serveHTTP(t, n).URL+"/v1/forward-auth"); res.StatusCode != http.StatusNotFound {
@@ -212,5 +218,32 @@ func TestForwardOlderHeaders(t *testing.T) {
 	}
 	if want := []string{"200 5 4", "200 5 3", "200 5 2", "200 5 1", "200 5 0", "429 5 0"}; !slices.Equal(got, want) {
 		t.Errorf("%q, want %q", got, want)
+	}
+}
+
+// TestForwardEscapedPath checks that a client cannot keep a limit from matching its path by percent-encoding a
+// part of it.
+func TestForwardEscapedPath(t *testing.T) {
+	n := apitest.New(t)
+	list := slices.Clone(n.Active.All())
+	for i := range list {
+		switch list[i].Limit {
+		case "login":
+			list[i].Match = &quota.Match{Path: "/login"}
+		case "per_client":
+			list[i].Match = &quota.Match{Path: "/search/*"}
+		}
+	}
+	set, err := quota.NewLimits(8, list)
+	if err != nil {
+		t.Fatal(err)
+	}
+	n.Active = set
+	srv := forwardServer(t, n)
+	for _, uri := range []string{"/login", "/log%69n", "/%6C%6fgin?next=/", "/login/", "/login%2f", "/search/a", "/search/%3Fa", "/search/%zz", "/se%61rch/%zz%", "/search/%ff"} {
+		clear(n.Used)
+		if res := forward(t, srv.URL+"/v1/forward-auth?namespace=web", "X-Forwarded-Uri", uri); res.StatusCode != http.StatusOK || len(n.Used) != 1 {
+			t.Errorf("%s: %s, counted for %v; want one limit", uri, res.Status, n.Used)
+		}
 	}
 }
