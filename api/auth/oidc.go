@@ -153,7 +153,8 @@ func (s *issuer) provider(ctx context.Context) (*oidc.IDTokenVerifier, error) {
 		s.asked = s.now()
 		s.mu.Unlock()
 	}
-	p, err := oidc.NewProvider(ctx, s.Issuer)
+	// Not ended by this caller, for whose answer others wait. The client bounds the time.
+	p, err := oidc.NewProvider(context.WithoutCancel(ctx), s.Issuer)
 	if again {
 		s.mu.Lock()
 	}

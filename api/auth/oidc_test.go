@@ -433,3 +433,16 @@ func TestKeysComeOverHTTPS(t *testing.T) {
 type roundTrip func(*http.Request) (*http.Response, error)
 
 func (f roundTrip) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+
+// TestCallerThatLeaves checks that a caller that leaves while the issuer is asked for the first time does not
+// make the calls of others fail.
+func TestCallerThatLeaves(t *testing.T) {
+	w, f := oidcWorld(t, OIDC{})
+	header := []string{"Bearer " + f.jwt(t, w.claims(f, nil))}
+	gone, cancel := context.WithCancel(t.Context())
+	cancel()
+	_, _ = w.Guard.Identify(gone, nil, []string{"Bearer a.b.c"}) // nobody reads the error
+	if c, err := w.Guard.Identify(t.Context(), nil, header); err != nil || c.Identity != "user:u-17" {
+		t.Errorf("the caller after it: %v, %v", c, err)
+	}
+}
