@@ -140,6 +140,9 @@ func (s *assigner) leave(st *stream) {
 func (s *assigner) report(st *stream, u *pb.RateLimitQuotaUsageReports_BucketQuotaUsage) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if _, open := s.open[st]; !open || s.closed { // it ended while the message was read
+		return
+	}
 	sub := s.subscribe(st, u.GetBucketId(), u.GetNumRequestsAllowed() > 0 || u.GetNumRequestsDenied() > 0)
 	if sub == nil {
 		return
