@@ -120,6 +120,33 @@ func TestHotKeyLeavesPlaces(t *testing.T) {
 	})
 }
 
+// TestSettleTooMuch checks that an invalid number of used tokens does not end a reservation: it can still be
+// cancelled.
+func TestSettleTooMuch(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cl := newCluster(t, []string{"a"}, bucketLimit("l", "1/h", 100, quota.Soft))
+		c := attachTo(t, cl)
+		defer c.Close()
+		ready(t, c)
+		b := c.Bucket("web", "l", "k")
+		r, err := b.ReserveN(t.Context(), 10)
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		for _, used := range []int64{-1, quota.MaxTokens + 11} {
+			var invalid *Error
+			if err := r.Settle(t.Context(), used); !errors.As(err, &invalid) || invalid.Field != "used" {
+				t.Errorf("settled with %d: %v", used, err)
+			}
+		}
+		r.Cancel(t.Context())
+		if res, err := b.Check(t.Context(), 0); err != nil || res.Remaining != 100 {
+			t.Errorf("%d remain (%v), want 100", res.Remaining, err)
+		}
+	})
+}
+
 // TestReserve checks that unused reserved tokens return and that excess usage is booked, each only
 // once.
 func TestReserve(t *testing.T) {

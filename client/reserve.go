@@ -11,6 +11,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
+	"github.com/quorate/quorate/internal/quota"
 )
 
 // Reservation is a set of reserved tokens or acquired places, or the refusal of one.
@@ -51,8 +52,8 @@ func (r *Reservation) Cancel(ctx context.Context) error { return r.Settle(ctx, 0
 // each of them with used. Only the first Cancel or Settle has an effect. Acquired places are
 // released, whatever was used.
 func (r *Reservation) Settle(ctx context.Context, used int64) error {
-	if used < 0 {
-		return invalid("used", fmt.Sprintf("used: %d; must be 0 or more", used))
+	if used < 0 || used > quota.MaxTokens {
+		return invalid("used", fmt.Sprintf("used: %d; must be 0 to %d", used, quota.MaxTokens))
 	}
 	if !r.Allowed || r.over.Swap(true) {
 		return nil
