@@ -34,6 +34,21 @@ func TestYAMLIsPlain(t *testing.T) {
 	}
 }
 
+// TestYAMLOfOtherBreaks checks that YAML output escapes the characters that break lines in YAML 1.1 alone, so that
+// readers of both versions get the same text.
+func TestYAMLOfOtherBreaks(t *testing.T) {
+	for _, text := range []string{"a\u2028b", "a\u2029 b", "a\u0085b"} {
+		var b bytes.Buffer
+		if err := NewPrinter(FormatYAML, false, &b).Print(map[string]string{"key": text}, nil); err != nil {
+			t.Fatal(err)
+		}
+		var back map[string]string
+		if err := yaml.Unmarshal(b.Bytes(), &back); err != nil || back["key"] != text || strings.ContainsAny(b.String(), breaks11) {
+			t.Errorf("%q: %v, %q: %q", text, err, back["key"], b.String())
+		}
+	}
+}
+
 func TestYAML(t *testing.T) {
 	for name, c := range map[string]struct {
 		in   []string

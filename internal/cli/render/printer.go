@@ -243,7 +243,8 @@ func jsonText(data any) ([]byte, error) {
 	case proto.Message:
 		return apijson.Format(d), nil
 	}
-	return json.MarshalIndent(data, "", "  ")
+	text, err := json.MarshalIndent(data, "", "  ")
+	return jsontext.Escape(text), err
 }
 
 // yamlPrinter prints data as YAML documents.
@@ -280,12 +281,16 @@ func (y *yamlPrinter) Print(data any, _ func(*Page)) error {
 // number or a time. YAML 1.2 would not quote them.
 var notText11 = regexp.MustCompile(`^(?i:y|n|yes|no|on|off|true|false|null|~|=|<<|[-+.0-9][-+.:_0-9a-fxotz ]*)$`)
 
+// breaks11 are the characters that break lines in YAML 1.1 alone. The library folds a line there, with blanks that
+// readers of YAML 1.2 take for text.
+const breaks11 = "\u2028\u2029"
+
 // inLines makes a value print in block style, with quotes where needed.
 func inLines(n *yaml.Node) {
 	if len(n.Content) > 0 || n.Kind == yaml.ScalarNode {
 		n.Style = 0
 	}
-	if n.Kind == yaml.ScalarNode && n.ShortTag() == "!!str" && (notText11.MatchString(n.Value) || strings.ContainsFunc(n.Value, jsontext.Obeyed)) {
+	if n.Kind == yaml.ScalarNode && n.ShortTag() == "!!str" && (notText11.MatchString(n.Value) || strings.ContainsFunc(n.Value, jsontext.Obeyed) || strings.ContainsAny(n.Value, breaks11)) {
 		n.Style = yaml.DoubleQuotedStyle
 	}
 	for _, c := range n.Content {
