@@ -165,7 +165,7 @@ func (s *QuotaService) end(ctx context.Context, p rbac.Permission, handle string
 
 // Renew implements quoratev1.QuotaServiceServer.
 func (s *QuotaService) Renew(ctx context.Context, req *quoratev1.RenewRequest) (*quoratev1.RenewResponse, error) {
-	if err := s.checkHandle(ctx, rbac.Report, req.Handle); err != nil {
+	if err := s.checkHandle(ctx, rbac.Check, req.Handle); err != nil {
 		return nil, err
 	}
 	ttl, err := ttlOf(req.Ttl)

@@ -79,7 +79,7 @@ var rules = map[string]Rule{
 	pkg + "QuotaService/Release":     hot(rbac.Check, nil, handle),
 	pkg + "QuotaService/Reserve":     hot(rbac.Report, byChecks, eachOf),
 	pkg + "QuotaService/Settle":      hot(rbac.Report, nil, handle),
-	pkg + "QuotaService/Renew":       hot(rbac.Report, nil, handle),
+	pkg + "QuotaService/Renew":       hot(rbac.Check, nil, handle),
 	pkg + "QuotaService/Refund":      hot(rbac.Report, byNamespace, namespace),
 	pkg + "QuotaService/Report":      hot(rbac.Report, byNamespace, namespace),
 

@@ -2,12 +2,14 @@ package rest
 
 import (
 	"net/http"
+	"slices"
 	"testing"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
 	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
+	"github.com/quorate/quorate/internal/quota"
 	"github.com/quorate/quorate/internal/rbac"
 )
 
@@ -61,5 +63,29 @@ func TestReservationOfOthers(t *testing.T) {
 		if _, err := q.Release(ctx, &quoratev1.ReleaseRequest{Handle: tc.handle}); status.Code(err) != codes.NotFound {
 			t.Errorf("released when settled: %v", err)
 		}
+	}
+}
+
+// TestWhoAcquiresMayRenew checks that the permission to acquire places is enough to keep them beyond their lease.
+func TestWhoAcquiresMayRenew(t *testing.T) {
+	s := newSecured(t, map[string]rbac.Binding{"web": {Role: "checker", Scope: rbac.Namespace("web")}})
+	list := slices.Clone(s.Active.All())
+	list = append(list, quota.Limit{LimitName: quota.LimitName{Namespace: "web", Limit: "jobs"}, Kind: quota.Concurrency, Burst: 3})
+	set, err := quota.NewLimits(8, list)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Active = set
+	q := quoratev1.NewQuotaServiceClient(s.dial(t))
+	ctx := s.as(t.Context(), "web")
+	made, err := q.Acquire(ctx, &quoratev1.AcquireRequest{Namespace: "web", Limit: "jobs", Key: "k"})
+	if err != nil || !made.Allowed {
+		t.Fatal(made, err)
+	}
+	if _, err := q.Renew(ctx, &quoratev1.RenewRequest{Handle: made.Handle}); err != nil {
+		t.Errorf("renewed: %v", err)
+	}
+	if _, err := q.Release(ctx, &quoratev1.ReleaseRequest{Handle: made.Handle}); err != nil {
+		t.Errorf("released: %v", err)
 	}
 }
