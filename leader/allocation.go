@@ -304,7 +304,11 @@ func (al *allocation) settle(now, started quota.Time, e *quota.ReportEntry, limi
 	d.known, d.late = ended+current, d.late-ended
 	left, ret := al.out-d.used+ended, al.returnable
 	d.used -= d.known
-	standing += min(al.answered(), max(0, ret-standing)) // the rest has overflowed
+	if al.restored { // ret does not contain what it holds
+		standing += min(al.answered(), ret)
+	} else {
+		standing += min(al.answered(), max(0, ret-standing)) // the rest has overflowed
+	}
 	out += al.answered()
 	al.out, al.returnable, al.held, al.inFlight = out, standing, min(held, burst), e.InFlight
 	d.back = min(left, ret) - standing

@@ -130,13 +130,18 @@ func (b *bucket) noteAsked(q *quota.Ask) {
 	}
 }
 
-// allocationOf returns the allocation of the requesting process; nil if it has none.
-func (b *bucket) allocationOf(q *quota.Ask) *allocation { return b.process(q.From, q.Incarnation) }
+// allocationOf returns the allocation of the requesting process; nil if it has none, or counts as dead.
+func (b *bucket) allocationOf(q *quota.Ask) *allocation {
+	if al := b.process(q.From, q.Incarnation); al != nil && !al.dead {
+		return al
+	}
+	return nil
+}
 
-// process returns the allocation of a living process; nil if it has none.
+// process returns the allocation of a process; nil if it has none.
 func (b *bucket) process(node quota.NodeID, inc quota.Incarnation) *allocation {
 	for i := range b.allocations {
-		if al := &b.allocations[i]; al.node == node && al.inc == inc && !al.dead {
+		if al := &b.allocations[i]; al.node == node && al.inc == inc {
 			return al
 		}
 	}
@@ -144,13 +149,18 @@ func (b *bucket) process(node quota.NodeID, inc quota.Incarnation) *allocation {
 }
 
 // allocationForAnswer returns the allocation of the requesting process, adding it if necessary; nil for a request
-// without a name, and for a process that counts as dead.
+// without a name, and for a process before one that counts as dead. A process that counts as dead itself may live.
 func (b *bucket) allocationForAnswer(now quota.Time, q *quota.Ask) *allocation {
 	if q.ID == 0 {
 		return nil
 	}
 	for i := range b.allocations {
-		if al := &b.allocations[i]; al.node == q.From && al.inc >= q.Incarnation && al.dead {
+		switch al := &b.allocations[i]; {
+		case al.node != q.From || !al.dead || al.inc < q.Incarnation:
+		case al.inc == q.Incarnation:
+			al.final = false
+			return al
+		default:
 			return nil
 		}
 	}

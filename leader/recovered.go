@@ -177,7 +177,9 @@ func (l *Ledger) settleDead(now quota.Time, b *bucket, al *allocation, e *quota.
 	if used > 0 || back > 0 || al.out > 0 {
 		b.dirty, al.final = true, false
 	}
-	al.over, al.refunded = al.over.Plus(max(0, total-known)), max(al.refunded, e.Refunded)
+	if al.refunded = max(al.refunded, e.Refunded); total > known {
+		al.used, al.over = e.Used, e.Overdrawn // as the process counts: it may live, and report again
+	}
 	al.out, al.returnable, al.log().answered = 0, 0, 0
 	return used
 }

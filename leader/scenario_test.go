@@ -23,6 +23,7 @@ import (
 //	override burst=5 | scale=2 | none of the key k
 //	ask [cost=] [wait=] [force]       a member's decide request to the leader
 //	    [overdrawn=] [key=]
+//	    from=a id=1 [late]            of a, which hears the answer after its next report
 //	reset                             resets the key k
 //	leader term=1 nodes=(a,b)         a new leader, with the checkpoint last taken
 //	report a used=1 refused=2 ...     a reports its new counts; the answer reaches it
@@ -72,6 +73,7 @@ type fakeKey struct {
 	epoch               quota.Seq
 	used, over, refused quota.Units
 	refunded            quota.Units
+	late                quota.Units // used, and not heard of yet
 	acked, saved        quota.Units
 	held                quota.Units
 	from                quota.Time
@@ -224,7 +226,11 @@ func (w *world) ask(t *testing.T, d *datadriven.TestData) string {
 	}
 	out := fmt.Sprintf("%s, %v, level %s", word, a.Why, show(a.Level))
 	if a.Report {
-		m.key(key, w.now).used += quota.Units(cost * float64(quota.Token))
+		if k, u := m.key(key, w.now), quota.Units(cost*float64(quota.Token)); d.HasArg("late") {
+			k.late += u
+		} else {
+			k.used += u
+		}
 		out += ", to report"
 	}
 	if a.Unsaved {
@@ -292,6 +298,7 @@ func (w *world) report(t *testing.T, d *datadriven.TestData) string {
 	term := uint64(w.ledger.Term())
 	d.MaybeScanArgs(t, "term", &term)
 	e := k.entry(quota.Term(term))
+	k.used, k.late = k.used+k.late, 0
 	e.Key = quota.Key{LimitName: quota.LimitName{Namespace: "n", Limit: "l"}, Key: key}
 	e.Want, e.Final = tokens("want"), d.HasArg("final")
 	k.refunded += tokens("refunded")
