@@ -12,8 +12,8 @@ import (
 // beaconEvery is the interval of beacons. It bounds how long a lost beacon matters.
 const beaconEvery = time.Second
 
-// beaconLoop sends a beacon on every change and once a second. It never blocks on
-// anything else, so that peers learn of new leaders at once.
+// beaconLoop sends a beacon on every change and once a second, and asks peers for the time. It never
+// blocks on anything else, so that peers learn of new leaders at once.
 func (n *Node) beaconLoop() {
 	defer n.done.Done()
 	tick := time.NewTicker(beaconEvery)
@@ -23,7 +23,9 @@ func (n *Node) beaconLoop() {
 		case <-n.stop:
 			return
 		case <-n.beaconNow:
+			n.askClocks(false)
 		case <-tick.C:
+			n.askClocks(true)
 		}
 		n.broadcast(n.beacon())
 		n.routes.hasMeta(n.Limits().Version) // record it while there is a meta leader, for later callers
@@ -56,7 +58,7 @@ func (n *Node) beacon() *peerv1.Beacon {
 	clients, _ := n.clients.Count()
 	b.Clients = uint32(clients)
 	b.Resources, b.Faults = n.load.read(), beaconFaults(n.faults())
-	b.LimitsVersion, b.WallUnixNanos = n.Limits().Version, n.clock.Wall().UnixNano()
+	b.LimitsVersion = n.Limits().Version
 	// Read the limits after the leader: a serving leader has applied all limits. Until its
 	// own table has taken them over, it does not announce itself as the source of the newest limits.
 	if b.Meta && b.LimitsVersion < n.meta.Current().Version {
@@ -101,7 +103,6 @@ func (n *Node) onBeacon(from quota.NodeID, b *peerv1.Beacon) {
 	if b.Meta {
 		n.routes.setMeta(from, quota.Term(b.MetaTerm), b.LimitsVersion, b.MembersRevision)
 	}
-	n.clock.Peer(from, quota.Time(b.WallUnixNanos), n.routes.rtt(from))
 	b.Faults = beaconFaults(b.Faults)
 	n.routes.peer(from, func(p *peer) { p.beacon = b })
 }
@@ -122,6 +123,7 @@ func (n *Node) onPeer(id quota.NodeID, e transport.Event) {
 		}
 		lost = p.up() && e != transport.Up && !p.parting
 		p.state, p.parting = e, p.parting && e != transport.Up
+		p.clockKnown = p.clockKnown && p.up()
 	})
 	if lost && !n.members.IsOut() { // peers refuse a node that is out of the cluster: no warning then
 		n.log.Warn("a node is unreachable, and has not announced a stop", "node", id)

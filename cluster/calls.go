@@ -23,6 +23,8 @@ func (n *Node) handle(from quota.NodeID, f *peerv1.Frame, answer func(*peerv1.Fr
 		n.OnGrants(from, b.PackedGrants)
 	case *peerv1.Frame_Beacon:
 		n.onBeacon(from, b.Beacon)
+	case *peerv1.Frame_Clock:
+		answer(n.clockFrame())
 	case *peerv1.Frame_Call:
 		go n.onCall(from, b.Call, answer)
 	default:

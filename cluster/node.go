@@ -171,7 +171,7 @@ func (n *Node) open(v *membership.View) error {
 	}
 	n.net.Start()
 	n.done.Add(1)
-	go n.beaconLoop() // before the clock starts, so that nodes that start now learn our wall time
+	go n.beaconLoop() // before the clock starts, because it asks other nodes for the time
 	if n.clock.Start() {
 		n.Decider.ClockSet()
 		n.Recorder.ClockSet()

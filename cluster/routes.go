@@ -57,6 +57,9 @@ type peer struct {
 	parting bool            // it has announced that it stops
 	rtt     time.Duration
 	beacon  *peerv1.Beacon // the last one; nil before the first
+
+	clockAsked bool // its answer is awaited
+	clockKnown bool // it has answered since it connected
 }
 
 func (p *peer) up() bool { return p.state == transport.Up }

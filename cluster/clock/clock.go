@@ -29,7 +29,7 @@ type Clock struct {
 	comparing sync.Mutex
 	agreed    atomic.Bool // most members agree on the time
 	peersMu   sync.Mutex
-	peers     map[quota.NodeID]quota.Time // when this process started, by the last known wall clock of each other node
+	peers     map[quota.NodeID]sample
 }
 
 // Config configures a Clock.
@@ -58,7 +58,7 @@ func New(cfg Config, passed *elapsed.Clock) *Clock {
 	if cfg.Wall == nil {
 		cfg.Wall = time.Now
 	}
-	c := &Clock{cfg: cfg, passed: passed, peers: map[quota.NodeID]quota.Time{}}
+	c := &Clock{cfg: cfg, passed: passed, peers: map[quota.NodeID]sample{}}
 	c.Set()
 	return c
 }

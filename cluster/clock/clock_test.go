@@ -93,3 +93,60 @@ func TestClockInSuspend(t *testing.T) {
 		t.Errorf("when the wall clock was set ahead the clock had moved by %v", got)
 	}
 }
+
+// TestDelayedAnswers checks what answers of two other nodes do to a clock that is right, or wrong by three seconds, when
+// they are delayed by up to seconds on one of the two ways: a right clock is never corrected, and a wrong one is, by the
+// right amount give or take half of the delay.
+func TestDelayedAnswers(t *testing.T) {
+	for _, off := range []time.Duration{0, 3 * time.Second, -3 * time.Second} { // of the others
+		for _, delay := range []time.Duration{time.Millisecond, 300 * time.Millisecond, time.Second, 4 * time.Second} {
+			for _, way := range []time.Duration{0, delay / 2, delay} { // to the other node
+				mono := time.Duration(0)
+				wall := func() time.Time { return time.Unix(1000, 0).Add(mono) }
+				c := New(Config{
+					Wall: wall, Members: func() int { return 3 }, Up: func() []quota.NodeID { return []quota.NodeID{"n2", "n3"} },
+					Log: slog.New(slog.DiscardHandler),
+				}, elapsed.Of(time.Time{}, func() (int64, time.Duration) { return 0, mono }, func() (time.Duration, bool) { return 0, false }))
+				for _, id := range []quota.NodeID{"n2", "n3"} {
+					mono += way
+					theirs := quota.Time(wall().Add(off).UnixNano())
+					mono += delay - way
+					c.Peer(id, theirs, delay)
+				}
+				got := c.Correction()
+				switch wrong := (got - off).Abs(); {
+				case off == 0 && got != 0:
+					t.Errorf("delay %v, %v of it on the way there: corrected by %v", delay, way, got)
+				case off != 0 && delay < off.Abs() && wrong > delay:
+					t.Errorf("delay %v, %v of it on the way there: corrected by %v, not %v", delay, way, got, off)
+				}
+			}
+		}
+	}
+}
+
+// TestSamples checks which answer of another node counts: the one that took least time, until it is old, or another
+// contradicts it.
+func TestSamples(t *testing.T) {
+	const ms, start = time.Millisecond, quota.Time(1000 * time.Second)
+	mono := time.Duration(0)
+	c := New(Config{
+		Wall: func() time.Time { return time.Unix(1000, 0).Add(mono) }, Members: func() int { return 3 },
+		Up: func() []quota.NodeID { return []quota.NodeID{"n2"} }, Log: slog.New(slog.DiscardHandler),
+	}, elapsed.Of(time.Time{}, func() (int64, time.Duration) { return 0, mono }, func() (time.Duration, bool) { return 0, false }))
+	for i, s := range []struct{ at, off, trip, want time.Duration }{
+		{0, 10 * ms, 100 * ms, 10 * ms},
+		{ms, 40 * ms, 200 * ms, 10 * ms},                    // took longer
+		{2 * ms, 0, 10 * ms, 0},                             // took less
+		{3 * ms, 50 * ms, 300 * ms, 0},                      // took longer
+		{keepSample + 2*ms, 50 * ms, 300 * ms, 50 * ms},     // the best is old
+		{keepSample + 3*ms, 500 * ms, 400 * ms, 500 * ms},   // the clock was set
+		{keepSample + 4*ms, -500 * ms, 400 * ms, -500 * ms}, // and back
+	} {
+		mono = s.at
+		c.Peer("n2", start.Add(mono+s.off-s.trip/2), s.trip)
+		if got := c.Offsets()["n2"]; got != s.want {
+			t.Errorf("answer %d: the offset is %v; want %v", i, got, s.want)
+		}
+	}
+}

@@ -14,29 +14,54 @@ import (
 // act and before a clock counts as wrong.
 const Bound = leader.MaxOffset
 
-// Peer records the wall clock of another node as of half a round trip ago, and compares the
-// clocks.
+// Peer records an answer of another node with its wall clock, which took that long to arrive since it was asked for,
+// and compares the clocks.
 func (c *Clock) Peer(id quota.NodeID, wall quota.Time, trip time.Duration) {
 	c.peersMu.Lock()
-	c.peers[id] = wall.Add(-c.Mono()).Add(trip / 2)
+	now := c.Mono()
+	s := sample{wall.Add(-now).Add(trip / 2), trip, now}
+	if was, ok := c.peers[id]; !ok || trip <= was.trip || now-was.at >= keepSample || s.contradicts(&was) {
+		c.peers[id] = s
+	}
 	c.peersMu.Unlock()
 	c.compare()
+}
+
+// sample is what is known of another node's wall clock. It is right to within half of the trip: the answer may have
+// been sent at any moment of it.
+type sample struct {
+	began quota.Time // its time when this process started
+	trip  time.Duration
+	at    time.Duration // Mono at its arrival
+}
+
+// keepSample is how long an answer is used although later ones took longer.
+const keepSample = 10 * time.Second
+
+// contradicts reports whether one of the clocks must have been set between two samples.
+func (s *sample) contradicts(o *sample) bool {
+	return time.Duration(s.began-o.began).Abs() > (s.trip+o.trip)/2
 }
 
 // Offsets returns how far the wall clock of each connected peer is ahead of this node's wall
 // clock. It reflects a change of this node's wall clock at once.
 func (c *Clock) Offsets() map[quota.NodeID]time.Duration {
-	began := quota.Time(c.Wall().UnixNano()).Add(-c.Mono())
 	out := map[quota.NodeID]time.Duration{}
+	c.eachOffset(func(id quota.NodeID, off, _ time.Duration) { out[id] = off })
+	return out
+}
+
+// eachOffset calls f with the offset of each connected peer, and with the most by which it may be wrong.
+func (c *Clock) eachOffset(f func(id quota.NodeID, off, within time.Duration)) {
+	began := quota.Time(c.Wall().UnixNano()).Add(-c.Mono())
 	up := c.cfg.Up()
 	c.peersMu.Lock()
 	defer c.peersMu.Unlock()
 	for _, id := range up {
-		if theirs, ok := c.peers[id]; ok {
-			out[id] = time.Duration(theirs - began)
+		if s, ok := c.peers[id]; ok {
+			f(id, time.Duration(s.began-began), s.trip/2)
 		}
 	}
-	return out
 }
 
 // Correction returns how far the wall clock is behind those of most nodes; 0 if they agree.
@@ -63,9 +88,9 @@ func (c *Clock) compare() bool {
 	c.comparing.Lock()
 	defer c.comparing.Unlock()
 	all := []time.Duration{0}
-	for _, d := range c.Offsets() {
-		all = append(all, d)
-	}
+	c.eachOffset(func(_ quota.NodeID, off, within time.Duration) { // what is certain of it
+		all = append(all, off-min(max(off, -within), within))
+	})
 	slices.Sort(all)
 	most := c.cfg.Members()/2 + 1
 	var found []time.Duration
@@ -129,9 +154,9 @@ func (c *Clock) TooFarOff() bool {
 	return c.off().Abs() > Bound
 }
 
-// startWait is how long Start waits for the clocks of other nodes. Running peers report much
+// startWait is how long Start waits for the clocks of other nodes. Running peers answer much
 // sooner; the first node of a cluster waits for the full time.
-const startWait = 100 * time.Millisecond
+const startWait = 200 * time.Millisecond
 
 // Start sets the clock if it is wrong, before anything in this process uses it, and reports
 // whether it did. Later the clock can only be steered, by an hour in more than eight days, and

@@ -417,7 +417,7 @@ type NodeStatus struct {
 	Ready *bool `protobuf:"varint,17,opt,name=ready,proto3,oneof" json:"ready,omitempty"`
 	// Why it is not ready, if ready is false.
 	Reason string `protobuf:"bytes,18,opt,name=reason,proto3" json:"reason,omitempty"`
-	// How far its wall clock was ahead of the answering node's at the last beacon; unset if unknown.
+	// How far its wall clock was ahead of the answering node's as of its best answer in the last ten seconds; unset if unknown.
 	ClockOffset *durationpb.Duration `protobuf:"bytes,19,opt,name=clock_offset,json=clockOffset,proto3" json:"clock_offset,omitempty"`
 	// Load of its process and machine in the last second; unset for a node that is not connected.
 	Resources     *NodeResources `protobuf:"bytes,20,opt,name=resources,proto3" json:"resources,omitempty"`

@@ -362,6 +362,7 @@ type Frame struct {
 	//	*Frame_Call
 	//	*Frame_PackedReports
 	//	*Frame_PackedGrants
+	//	*Frame_Clock
 	Body          isFrame_Body `protobuf_oneof:"body"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -470,6 +471,15 @@ func (x *Frame) GetPackedGrants() []byte {
 	return nil
 }
 
+func (x *Frame) GetClock() *Clock {
+	if x != nil {
+		if x, ok := x.Body.(*Frame_Clock); ok {
+			return x.Clock
+		}
+	}
+	return nil
+}
+
 type isFrame_Body interface {
 	isFrame_Body()
 }
@@ -499,6 +509,11 @@ type Frame_PackedGrants struct {
 	PackedGrants []byte `protobuf:"bytes,10,opt,name=packed_grants,json=packedGrants,proto3,oneof"`
 }
 
+type Frame_Clock struct {
+	// A request for the receiver's wall clock, or its answer.
+	Clock *Clock `protobuf:"bytes,11,opt,name=clock,proto3,oneof"`
+}
+
 func (*Frame_Raft) isFrame_Body() {}
 
 func (*Frame_Beacon) isFrame_Body() {}
@@ -508,6 +523,8 @@ func (*Frame_Call) isFrame_Body() {}
 func (*Frame_PackedReports) isFrame_Body() {}
 
 func (*Frame_PackedGrants) isFrame_Body() {}
+
+func (*Frame_Clock) isFrame_Body() {}
 
 // Raft is a Raft message. Group 0 is meta, group 1+r is range r.
 type Raft struct {
@@ -2301,8 +2318,6 @@ type Beacon struct {
 	SecurityRevision uint64 `protobuf:"varint,8,opt,name=security_revision,json=securityRevision,proto3" json:"security_revision,omitempty"`
 	// Number of client processes attached to the sender.
 	Clients uint32 `protobuf:"varint,9,opt,name=clients,proto3" json:"clients,omitempty"`
-	// Wall clock of the sender, Unix nanoseconds; 0 means not sent.
-	WallUnixNanos int64 `protobuf:"varint,10,opt,name=wall_unix_nanos,json=wallUnixNanos,proto3" json:"wall_unix_nanos,omitempty"`
 	// Load of the sender's process and machine.
 	Resources *Resources `protobuf:"bytes,11,opt,name=resources,proto3" json:"resources,omitempty"`
 	// Faults of the sender, such as a full disk; at most 8, each of at most 512 bytes.
@@ -2404,13 +2419,6 @@ func (x *Beacon) GetClients() uint32 {
 	return 0
 }
 
-func (x *Beacon) GetWallUnixNanos() int64 {
-	if x != nil {
-		return x.WallUnixNanos
-	}
-	return 0
-}
-
 func (x *Beacon) GetResources() *Resources {
 	if x != nil {
 		return x.Resources
@@ -2423,6 +2431,52 @@ func (x *Beacon) GetFaults() []string {
 		return x.Faults
 	}
 	return nil
+}
+
+// Clock is a node's wall clock.
+type Clock struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Unix nanoseconds; 0 in a request.
+	WallUnixNanos int64 `protobuf:"varint,1,opt,name=wall_unix_nanos,json=wallUnixNanos,proto3" json:"wall_unix_nanos,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Clock) Reset() {
+	*x = Clock{}
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[19]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Clock) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Clock) ProtoMessage() {}
+
+func (x *Clock) ProtoReflect() protoreflect.Message {
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[19]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Clock.ProtoReflect.Descriptor instead.
+func (*Clock) Descriptor() ([]byte, []int) {
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{19}
+}
+
+func (x *Clock) GetWallUnixNanos() int64 {
+	if x != nil {
+		return x.WallUnixNanos
+	}
+	return 0
 }
 
 // Resources is the load of a node's process, measured once a second. A value that the platform does
@@ -2443,7 +2497,7 @@ type Resources struct {
 
 func (x *Resources) Reset() {
 	*x = Resources{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[19]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2455,7 +2509,7 @@ func (x *Resources) String() string {
 func (*Resources) ProtoMessage() {}
 
 func (x *Resources) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[19]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2468,7 +2522,7 @@ func (x *Resources) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Resources.ProtoReflect.Descriptor instead.
 func (*Resources) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{19}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *Resources) GetUptimeNanos() int64 {
@@ -2512,7 +2566,7 @@ type Lead struct {
 
 func (x *Lead) Reset() {
 	*x = Lead{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[20]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2524,7 +2578,7 @@ func (x *Lead) String() string {
 func (*Lead) ProtoMessage() {}
 
 func (x *Lead) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[20]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2537,7 +2591,7 @@ func (x *Lead) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Lead.ProtoReflect.Descriptor instead.
 func (*Lead) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{20}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *Lead) GetRange() uint32 {
@@ -2620,7 +2674,7 @@ type Call struct {
 
 func (x *Call) Reset() {
 	*x = Call{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[21]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2632,7 +2686,7 @@ func (x *Call) String() string {
 func (*Call) ProtoMessage() {}
 
 func (x *Call) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[21]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2645,7 +2699,7 @@ func (x *Call) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Call.ProtoReflect.Descriptor instead.
 func (*Call) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{21}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *Call) GetBody() isCall_Body {
@@ -3479,7 +3533,7 @@ type CallHistoryUpload struct {
 
 func (x *CallHistoryUpload) Reset() {
 	*x = CallHistoryUpload{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[22]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3491,7 +3545,7 @@ func (x *CallHistoryUpload) String() string {
 func (*CallHistoryUpload) ProtoMessage() {}
 
 func (x *CallHistoryUpload) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[22]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3504,7 +3558,7 @@ func (x *CallHistoryUpload) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallHistoryUpload.ProtoReflect.Descriptor instead.
 func (*CallHistoryUpload) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{22}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *CallHistoryUpload) GetIncarnation() uint64 {
@@ -3536,7 +3590,7 @@ type HistoryUpload struct {
 
 func (x *HistoryUpload) Reset() {
 	*x = HistoryUpload{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[23]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3548,7 +3602,7 @@ func (x *HistoryUpload) String() string {
 func (*HistoryUpload) ProtoMessage() {}
 
 func (x *HistoryUpload) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[23]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3561,7 +3615,7 @@ func (x *HistoryUpload) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HistoryUpload.ProtoReflect.Descriptor instead.
 func (*HistoryUpload) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{23}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *HistoryUpload) GetRange() uint32 {
@@ -3596,7 +3650,7 @@ type CallHistoryUploadResult struct {
 
 func (x *CallHistoryUploadResult) Reset() {
 	*x = CallHistoryUploadResult{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[24]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3608,7 +3662,7 @@ func (x *CallHistoryUploadResult) String() string {
 func (*CallHistoryUploadResult) ProtoMessage() {}
 
 func (x *CallHistoryUploadResult) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[24]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3621,7 +3675,7 @@ func (x *CallHistoryUploadResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallHistoryUploadResult.ProtoReflect.Descriptor instead.
 func (*CallHistoryUploadResult) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{24}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *CallHistoryUploadResult) GetRanges() []*HistoryUploadResult {
@@ -3646,7 +3700,7 @@ type HistoryUploadResult struct {
 
 func (x *HistoryUploadResult) Reset() {
 	*x = HistoryUploadResult{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[25]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3658,7 +3712,7 @@ func (x *HistoryUploadResult) String() string {
 func (*HistoryUploadResult) ProtoMessage() {}
 
 func (x *HistoryUploadResult) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[25]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3671,7 +3725,7 @@ func (x *HistoryUploadResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HistoryUploadResult.ProtoReflect.Descriptor instead.
 func (*HistoryUploadResult) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{25}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *HistoryUploadResult) GetAccepted() bool {
@@ -3713,7 +3767,7 @@ type CallHistoryRead struct {
 
 func (x *CallHistoryRead) Reset() {
 	*x = CallHistoryRead{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[26]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3725,7 +3779,7 @@ func (x *CallHistoryRead) String() string {
 func (*CallHistoryRead) ProtoMessage() {}
 
 func (x *CallHistoryRead) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[26]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3738,7 +3792,7 @@ func (x *CallHistoryRead) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallHistoryRead.ProtoReflect.Descriptor instead.
 func (*CallHistoryRead) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{26}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *CallHistoryRead) GetQuery() isCallHistoryRead_Query {
@@ -3839,7 +3893,7 @@ type HistoryPoints struct {
 
 func (x *HistoryPoints) Reset() {
 	*x = HistoryPoints{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[27]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3851,7 +3905,7 @@ func (x *HistoryPoints) String() string {
 func (*HistoryPoints) ProtoMessage() {}
 
 func (x *HistoryPoints) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[27]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3864,7 +3918,7 @@ func (x *HistoryPoints) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HistoryPoints.ProtoReflect.Descriptor instead.
 func (*HistoryPoints) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{27}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *HistoryPoints) GetRanges() []uint32 {
@@ -3933,7 +3987,7 @@ type HistoryStored struct {
 
 func (x *HistoryStored) Reset() {
 	*x = HistoryStored{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[28]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3945,7 +3999,7 @@ func (x *HistoryStored) String() string {
 func (*HistoryStored) ProtoMessage() {}
 
 func (x *HistoryStored) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[28]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3958,7 +4012,7 @@ func (x *HistoryStored) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HistoryStored.ProtoReflect.Descriptor instead.
 func (*HistoryStored) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{28}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *HistoryStored) GetRange() uint32 {
@@ -4022,7 +4076,7 @@ type CallHistoryReadResult struct {
 
 func (x *CallHistoryReadResult) Reset() {
 	*x = CallHistoryReadResult{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[29]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4034,7 +4088,7 @@ func (x *CallHistoryReadResult) String() string {
 func (*CallHistoryReadResult) ProtoMessage() {}
 
 func (x *CallHistoryReadResult) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[29]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4047,7 +4101,7 @@ func (x *CallHistoryReadResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallHistoryReadResult.ProtoReflect.Descriptor instead.
 func (*CallHistoryReadResult) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{29}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *CallHistoryReadResult) GetRanges() []uint32 {
@@ -4147,7 +4201,7 @@ type HistoryGap struct {
 
 func (x *HistoryGap) Reset() {
 	*x = HistoryGap{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[30]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4159,7 +4213,7 @@ func (x *HistoryGap) String() string {
 func (*HistoryGap) ProtoMessage() {}
 
 func (x *HistoryGap) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[30]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4172,7 +4226,7 @@ func (x *HistoryGap) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HistoryGap.ProtoReflect.Descriptor instead.
 func (*HistoryGap) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{30}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *HistoryGap) GetFrom() int64 {
@@ -4204,7 +4258,7 @@ type HistoryRows struct {
 
 func (x *HistoryRows) Reset() {
 	*x = HistoryRows{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[31]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4216,7 +4270,7 @@ func (x *HistoryRows) String() string {
 func (*HistoryRows) ProtoMessage() {}
 
 func (x *HistoryRows) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[31]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4229,7 +4283,7 @@ func (x *HistoryRows) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HistoryRows.ProtoReflect.Descriptor instead.
 func (*HistoryRows) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{31}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *HistoryRows) GetStart() int64 {
@@ -4268,7 +4322,7 @@ type HistoryRow struct {
 
 func (x *HistoryRow) Reset() {
 	*x = HistoryRow{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[32]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4280,7 +4334,7 @@ func (x *HistoryRow) String() string {
 func (*HistoryRow) ProtoMessage() {}
 
 func (x *HistoryRow) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[32]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4293,7 +4347,7 @@ func (x *HistoryRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HistoryRow.ProtoReflect.Descriptor instead.
 func (*HistoryRow) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{32}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *HistoryRow) GetNamespace() string {
@@ -4340,7 +4394,7 @@ type HistoryPoint struct {
 
 func (x *HistoryPoint) Reset() {
 	*x = HistoryPoint{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[33]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4352,7 +4406,7 @@ func (x *HistoryPoint) String() string {
 func (*HistoryPoint) ProtoMessage() {}
 
 func (x *HistoryPoint) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[33]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4365,7 +4419,7 @@ func (x *HistoryPoint) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HistoryPoint.ProtoReflect.Descriptor instead.
 func (*HistoryPoint) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{33}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *HistoryPoint) GetNamespace() string {
@@ -4434,7 +4488,7 @@ type HistoryKey struct {
 
 func (x *HistoryKey) Reset() {
 	*x = HistoryKey{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[34]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4446,7 +4500,7 @@ func (x *HistoryKey) String() string {
 func (*HistoryKey) ProtoMessage() {}
 
 func (x *HistoryKey) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[34]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4459,7 +4513,7 @@ func (x *HistoryKey) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HistoryKey.ProtoReflect.Descriptor instead.
 func (*HistoryKey) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{34}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *HistoryKey) GetKey() string {
@@ -4514,7 +4568,7 @@ type CallClient struct {
 
 func (x *CallClient) Reset() {
 	*x = CallClient{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[35]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4526,7 +4580,7 @@ func (x *CallClient) String() string {
 func (*CallClient) ProtoMessage() {}
 
 func (x *CallClient) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[35]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4539,7 +4593,7 @@ func (x *CallClient) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallClient.ProtoReflect.Descriptor instead.
 func (*CallClient) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{35}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *CallClient) GetClient() string {
@@ -4597,7 +4651,7 @@ type CallClientResult struct {
 
 func (x *CallClientResult) Reset() {
 	*x = CallClientResult{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[36]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4609,7 +4663,7 @@ func (x *CallClientResult) String() string {
 func (*CallClientResult) ProtoMessage() {}
 
 func (x *CallClientResult) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[36]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4622,7 +4676,7 @@ func (x *CallClientResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallClientResult.ProtoReflect.Descriptor instead.
 func (*CallClientResult) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{36}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *CallClientResult) GetSettled() bool {
@@ -4650,7 +4704,7 @@ type CallSecurity struct {
 
 func (x *CallSecurity) Reset() {
 	*x = CallSecurity{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[37]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4662,7 +4716,7 @@ func (x *CallSecurity) String() string {
 func (*CallSecurity) ProtoMessage() {}
 
 func (x *CallSecurity) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[37]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4675,7 +4729,7 @@ func (x *CallSecurity) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallSecurity.ProtoReflect.Descriptor instead.
 func (*CallSecurity) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{37}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *CallSecurity) GetCommand() []byte {
@@ -4700,7 +4754,7 @@ type CallSecurityResult struct {
 
 func (x *CallSecurityResult) Reset() {
 	*x = CallSecurityResult{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[38]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4712,7 +4766,7 @@ func (x *CallSecurityResult) String() string {
 func (*CallSecurityResult) ProtoMessage() {}
 
 func (x *CallSecurityResult) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[38]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4725,7 +4779,7 @@ func (x *CallSecurityResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallSecurityResult.ProtoReflect.Descriptor instead.
 func (*CallSecurityResult) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{38}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *CallSecurityResult) GetChanged() bool {
@@ -4758,7 +4812,7 @@ type CallGone struct {
 
 func (x *CallGone) Reset() {
 	*x = CallGone{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[39]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4770,7 +4824,7 @@ func (x *CallGone) String() string {
 func (*CallGone) ProtoMessage() {}
 
 func (x *CallGone) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[39]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4783,7 +4837,7 @@ func (x *CallGone) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallGone.ProtoReflect.Descriptor instead.
 func (*CallGone) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{39}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{40}
 }
 
 // CallGoneResult answers CallGone.
@@ -4795,7 +4849,7 @@ type CallGoneResult struct {
 
 func (x *CallGoneResult) Reset() {
 	*x = CallGoneResult{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[40]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4807,7 +4861,7 @@ func (x *CallGoneResult) String() string {
 func (*CallGoneResult) ProtoMessage() {}
 
 func (x *CallGoneResult) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[40]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4820,7 +4874,7 @@ func (x *CallGoneResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallGoneResult.ProtoReflect.Descriptor instead.
 func (*CallGoneResult) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{40}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{41}
 }
 
 // CallCluster is a call of ClusterService, passed on.
@@ -4840,7 +4894,7 @@ type CallCluster struct {
 
 func (x *CallCluster) Reset() {
 	*x = CallCluster{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[41]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4852,7 +4906,7 @@ func (x *CallCluster) String() string {
 func (*CallCluster) ProtoMessage() {}
 
 func (x *CallCluster) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[41]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4865,7 +4919,7 @@ func (x *CallCluster) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallCluster.ProtoReflect.Descriptor instead.
 func (*CallCluster) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{41}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *CallCluster) GetMethod() string {
@@ -4909,7 +4963,7 @@ type CallClusterResult struct {
 
 func (x *CallClusterResult) Reset() {
 	*x = CallClusterResult{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[42]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4921,7 +4975,7 @@ func (x *CallClusterResult) String() string {
 func (*CallClusterResult) ProtoMessage() {}
 
 func (x *CallClusterResult) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[42]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4934,7 +4988,7 @@ func (x *CallClusterResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallClusterResult.ProtoReflect.Descriptor instead.
 func (*CallClusterResult) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{42}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *CallClusterResult) GetResponse() []byte {
@@ -4964,7 +5018,7 @@ type CallAnnounce struct {
 
 func (x *CallAnnounce) Reset() {
 	*x = CallAnnounce{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[43]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4976,7 +5030,7 @@ func (x *CallAnnounce) String() string {
 func (*CallAnnounce) ProtoMessage() {}
 
 func (x *CallAnnounce) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[43]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4989,7 +5043,7 @@ func (x *CallAnnounce) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallAnnounce.ProtoReflect.Descriptor instead.
 func (*CallAnnounce) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{43}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *CallAnnounce) GetMember() []byte {
@@ -5019,7 +5073,7 @@ type CallAnnounceResult struct {
 
 func (x *CallAnnounceResult) Reset() {
 	*x = CallAnnounceResult{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[44]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5031,7 +5085,7 @@ func (x *CallAnnounceResult) String() string {
 func (*CallAnnounceResult) ProtoMessage() {}
 
 func (x *CallAnnounceResult) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[44]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5044,7 +5098,7 @@ func (x *CallAnnounceResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallAnnounceResult.ProtoReflect.Descriptor instead.
 func (*CallAnnounceResult) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{44}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *CallAnnounceResult) GetCertificate() []byte {
@@ -5072,7 +5126,7 @@ type CallGroup struct {
 
 func (x *CallGroup) Reset() {
 	*x = CallGroup{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[45]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5084,7 +5138,7 @@ func (x *CallGroup) String() string {
 func (*CallGroup) ProtoMessage() {}
 
 func (x *CallGroup) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[45]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5097,7 +5151,7 @@ func (x *CallGroup) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallGroup.ProtoReflect.Descriptor instead.
 func (*CallGroup) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{45}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *CallGroup) GetGroup() uint32 {
@@ -5124,7 +5178,7 @@ type CallGroupResult struct {
 
 func (x *CallGroupResult) Reset() {
 	*x = CallGroupResult{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[46]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5136,7 +5190,7 @@ func (x *CallGroupResult) String() string {
 func (*CallGroupResult) ProtoMessage() {}
 
 func (x *CallGroupResult) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[46]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5149,7 +5203,7 @@ func (x *CallGroupResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallGroupResult.ProtoReflect.Descriptor instead.
 func (*CallGroupResult) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{46}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *CallGroupResult) GetLeads() bool {
@@ -5195,7 +5249,7 @@ type CallStep struct {
 
 func (x *CallStep) Reset() {
 	*x = CallStep{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[47]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5207,7 +5261,7 @@ func (x *CallStep) String() string {
 func (*CallStep) ProtoMessage() {}
 
 func (x *CallStep) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[47]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5220,7 +5274,7 @@ func (x *CallStep) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallStep.ProtoReflect.Descriptor instead.
 func (*CallStep) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{47}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *CallStep) GetGroup() uint32 {
@@ -5253,7 +5307,7 @@ type CallStepResult struct {
 
 func (x *CallStepResult) Reset() {
 	*x = CallStepResult{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[48]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5265,7 +5319,7 @@ func (x *CallStepResult) String() string {
 func (*CallStepResult) ProtoMessage() {}
 
 func (x *CallStepResult) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[48]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5278,7 +5332,7 @@ func (x *CallStepResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallStepResult.ProtoReflect.Descriptor instead.
 func (*CallStepResult) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{48}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{49}
 }
 
 // CallSetLimits replaces the limits.
@@ -5292,7 +5346,7 @@ type CallSetLimits struct {
 
 func (x *CallSetLimits) Reset() {
 	*x = CallSetLimits{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[49]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5304,7 +5358,7 @@ func (x *CallSetLimits) String() string {
 func (*CallSetLimits) ProtoMessage() {}
 
 func (x *CallSetLimits) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[49]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5317,7 +5371,7 @@ func (x *CallSetLimits) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallSetLimits.ProtoReflect.Descriptor instead.
 func (*CallSetLimits) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{49}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *CallSetLimits) GetCommand() []byte {
@@ -5348,7 +5402,7 @@ type CallSetLimitsResult struct {
 
 func (x *CallSetLimitsResult) Reset() {
 	*x = CallSetLimitsResult{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[50]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5360,7 +5414,7 @@ func (x *CallSetLimitsResult) String() string {
 func (*CallSetLimitsResult) ProtoMessage() {}
 
 func (x *CallSetLimitsResult) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[50]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5373,7 +5427,7 @@ func (x *CallSetLimitsResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallSetLimitsResult.ProtoReflect.Descriptor instead.
 func (*CallSetLimitsResult) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{50}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *CallSetLimitsResult) GetVersion() uint64 {
@@ -5433,7 +5487,7 @@ type LimitsConflict struct {
 
 func (x *LimitsConflict) Reset() {
 	*x = LimitsConflict{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[51]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5445,7 +5499,7 @@ func (x *LimitsConflict) String() string {
 func (*LimitsConflict) ProtoMessage() {}
 
 func (x *LimitsConflict) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[51]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5458,7 +5512,7 @@ func (x *LimitsConflict) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LimitsConflict.ProtoReflect.Descriptor instead.
 func (*LimitsConflict) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{51}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *LimitsConflict) GetExpected() int64 {
@@ -5497,7 +5551,7 @@ type LimitsUnknown struct {
 
 func (x *LimitsUnknown) Reset() {
 	*x = LimitsUnknown{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[52]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5509,7 +5563,7 @@ func (x *LimitsUnknown) String() string {
 func (*LimitsUnknown) ProtoMessage() {}
 
 func (x *LimitsUnknown) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[52]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5522,7 +5576,7 @@ func (x *LimitsUnknown) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LimitsUnknown.ProtoReflect.Descriptor instead.
 func (*LimitsUnknown) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{52}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *LimitsUnknown) GetVersion() uint64 {
@@ -5569,7 +5623,7 @@ type CallRates struct {
 
 func (x *CallRates) Reset() {
 	*x = CallRates{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[53]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5581,7 +5635,7 @@ func (x *CallRates) String() string {
 func (*CallRates) ProtoMessage() {}
 
 func (x *CallRates) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[53]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5594,7 +5648,7 @@ func (x *CallRates) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallRates.ProtoReflect.Descriptor instead.
 func (*CallRates) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{53}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *CallRates) GetTop() int32 {
@@ -5661,7 +5715,7 @@ type CallRatesResult struct {
 
 func (x *CallRatesResult) Reset() {
 	*x = CallRatesResult{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[54]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5673,7 +5727,7 @@ func (x *CallRatesResult) String() string {
 func (*CallRatesResult) ProtoMessage() {}
 
 func (x *CallRatesResult) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[54]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5686,7 +5740,7 @@ func (x *CallRatesResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallRatesResult.ProtoReflect.Descriptor instead.
 func (*CallRatesResult) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{54}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *CallRatesResult) GetKeys() [][]byte {
@@ -5721,7 +5775,7 @@ type CallReplica struct {
 
 func (x *CallReplica) Reset() {
 	*x = CallReplica{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[55]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5733,7 +5787,7 @@ func (x *CallReplica) String() string {
 func (*CallReplica) ProtoMessage() {}
 
 func (x *CallReplica) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[55]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5746,7 +5800,7 @@ func (x *CallReplica) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallReplica.ProtoReflect.Descriptor instead.
 func (*CallReplica) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{55}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *CallReplica) GetGroup() uint32 {
@@ -5771,7 +5825,7 @@ type CallReplicaResult struct {
 
 func (x *CallReplicaResult) Reset() {
 	*x = CallReplicaResult{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[56]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5783,7 +5837,7 @@ func (x *CallReplicaResult) String() string {
 func (*CallReplicaResult) ProtoMessage() {}
 
 func (x *CallReplicaResult) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[56]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5796,7 +5850,7 @@ func (x *CallReplicaResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallReplicaResult.ProtoReflect.Descriptor instead.
 func (*CallReplicaResult) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{56}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *CallReplicaResult) GetLastIndex() uint64 {
@@ -5835,7 +5889,7 @@ type CallAsk struct {
 
 func (x *CallAsk) Reset() {
 	*x = CallAsk{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[57]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5847,7 +5901,7 @@ func (x *CallAsk) String() string {
 func (*CallAsk) ProtoMessage() {}
 
 func (x *CallAsk) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[57]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5860,7 +5914,7 @@ func (x *CallAsk) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallAsk.ProtoReflect.Descriptor instead.
 func (*CallAsk) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{57}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *CallAsk) GetRange() uint32 {
@@ -5909,7 +5963,7 @@ type Ask struct {
 
 func (x *Ask) Reset() {
 	*x = Ask{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[58]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5921,7 +5975,7 @@ func (x *Ask) String() string {
 func (*Ask) ProtoMessage() {}
 
 func (x *Ask) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[58]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5934,7 +5988,7 @@ func (x *Ask) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Ask.ProtoReflect.Descriptor instead.
 func (*Ask) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{58}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *Ask) GetNamespace() string {
@@ -6005,7 +6059,7 @@ type CallAskResult struct {
 
 func (x *CallAskResult) Reset() {
 	*x = CallAskResult{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[59]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6017,7 +6071,7 @@ func (x *CallAskResult) String() string {
 func (*CallAskResult) ProtoMessage() {}
 
 func (x *CallAskResult) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[59]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6030,7 +6084,7 @@ func (x *CallAskResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallAskResult.ProtoReflect.Descriptor instead.
 func (*CallAskResult) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{59}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *CallAskResult) GetAnswers() []*AskAnswer {
@@ -6069,7 +6123,7 @@ type AskAnswer struct {
 
 func (x *AskAnswer) Reset() {
 	*x = AskAnswer{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[60]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6081,7 +6135,7 @@ func (x *AskAnswer) String() string {
 func (*AskAnswer) ProtoMessage() {}
 
 func (x *AskAnswer) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[60]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6094,7 +6148,7 @@ func (x *AskAnswer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AskAnswer.ProtoReflect.Descriptor instead.
 func (*AskAnswer) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{60}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *AskAnswer) GetAllowed() bool {
@@ -6184,7 +6238,7 @@ type CallSettle struct {
 
 func (x *CallSettle) Reset() {
 	*x = CallSettle{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[61]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6196,7 +6250,7 @@ func (x *CallSettle) String() string {
 func (*CallSettle) ProtoMessage() {}
 
 func (x *CallSettle) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[61]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6209,7 +6263,7 @@ func (x *CallSettle) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallSettle.ProtoReflect.Descriptor instead.
 func (*CallSettle) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{61}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *CallSettle) GetHandle() string {
@@ -6253,7 +6307,7 @@ type CallSettleResult struct {
 
 func (x *CallSettleResult) Reset() {
 	*x = CallSettleResult{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[62]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6265,7 +6319,7 @@ func (x *CallSettleResult) String() string {
 func (*CallSettleResult) ProtoMessage() {}
 
 func (x *CallSettleResult) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[62]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6278,7 +6332,7 @@ func (x *CallSettleResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallSettleResult.ProtoReflect.Descriptor instead.
 func (*CallSettleResult) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{62}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *CallSettleResult) GetFound() bool {
@@ -6306,7 +6360,7 @@ type CallOverrides struct {
 
 func (x *CallOverrides) Reset() {
 	*x = CallOverrides{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[63]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6318,7 +6372,7 @@ func (x *CallOverrides) String() string {
 func (*CallOverrides) ProtoMessage() {}
 
 func (x *CallOverrides) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[63]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6331,7 +6385,7 @@ func (x *CallOverrides) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallOverrides.ProtoReflect.Descriptor instead.
 func (*CallOverrides) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{63}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *CallOverrides) GetCommand() []byte {
@@ -6360,7 +6414,7 @@ type CallOverridesResult struct {
 
 func (x *CallOverridesResult) Reset() {
 	*x = CallOverridesResult{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[64]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6372,7 +6426,7 @@ func (x *CallOverridesResult) String() string {
 func (*CallOverridesResult) ProtoMessage() {}
 
 func (x *CallOverridesResult) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[64]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6385,7 +6439,7 @@ func (x *CallOverridesResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallOverridesResult.ProtoReflect.Descriptor instead.
 func (*CallOverridesResult) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{64}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *CallOverridesResult) GetCount() int64 {
@@ -6434,7 +6488,7 @@ type CallPolicies struct {
 
 func (x *CallPolicies) Reset() {
 	*x = CallPolicies{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[65]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6446,7 +6500,7 @@ func (x *CallPolicies) String() string {
 func (*CallPolicies) ProtoMessage() {}
 
 func (x *CallPolicies) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[65]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6459,7 +6513,7 @@ func (x *CallPolicies) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallPolicies.ProtoReflect.Descriptor instead.
 func (*CallPolicies) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{65}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *CallPolicies) GetCommand() []byte {
@@ -6486,7 +6540,7 @@ type CallPoliciesResult struct {
 
 func (x *CallPoliciesResult) Reset() {
 	*x = CallPoliciesResult{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[66]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6498,7 +6552,7 @@ func (x *CallPoliciesResult) String() string {
 func (*CallPoliciesResult) ProtoMessage() {}
 
 func (x *CallPoliciesResult) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[66]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6511,7 +6565,7 @@ func (x *CallPoliciesResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallPoliciesResult.ProtoReflect.Descriptor instead.
 func (*CallPoliciesResult) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{66}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *CallPoliciesResult) GetChanged() bool {
@@ -6552,7 +6606,7 @@ type CallPoliciesRevision struct {
 
 func (x *CallPoliciesRevision) Reset() {
 	*x = CallPoliciesRevision{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[67]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6564,7 +6618,7 @@ func (x *CallPoliciesRevision) String() string {
 func (*CallPoliciesRevision) ProtoMessage() {}
 
 func (x *CallPoliciesRevision) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[67]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6577,7 +6631,7 @@ func (x *CallPoliciesRevision) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallPoliciesRevision.ProtoReflect.Descriptor instead.
 func (*CallPoliciesRevision) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{67}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{68}
 }
 
 // CallPoliciesRevisionResult answers CallPoliciesRevision.
@@ -6592,7 +6646,7 @@ type CallPoliciesRevisionResult struct {
 
 func (x *CallPoliciesRevisionResult) Reset() {
 	*x = CallPoliciesRevisionResult{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[68]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6604,7 +6658,7 @@ func (x *CallPoliciesRevisionResult) String() string {
 func (*CallPoliciesRevisionResult) ProtoMessage() {}
 
 func (x *CallPoliciesRevisionResult) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[68]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6617,7 +6671,7 @@ func (x *CallPoliciesRevisionResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallPoliciesRevisionResult.ProtoReflect.Descriptor instead.
 func (*CallPoliciesRevisionResult) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{68}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{69}
 }
 
 func (x *CallPoliciesRevisionResult) GetRevision() uint64 {
@@ -6644,7 +6698,7 @@ type PoliciesBound struct {
 
 func (x *PoliciesBound) Reset() {
 	*x = PoliciesBound{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[69]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6656,7 +6710,7 @@ func (x *PoliciesBound) String() string {
 func (*PoliciesBound) ProtoMessage() {}
 
 func (x *PoliciesBound) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[69]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6669,7 +6723,7 @@ func (x *PoliciesBound) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PoliciesBound.ProtoReflect.Descriptor instead.
 func (*PoliciesBound) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{69}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{70}
 }
 
 func (x *PoliciesBound) GetWhat() string {
@@ -6718,7 +6772,7 @@ type CallKeys struct {
 
 func (x *CallKeys) Reset() {
 	*x = CallKeys{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[70]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6730,7 +6784,7 @@ func (x *CallKeys) String() string {
 func (*CallKeys) ProtoMessage() {}
 
 func (x *CallKeys) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[70]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6743,7 +6797,7 @@ func (x *CallKeys) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallKeys.ProtoReflect.Descriptor instead.
 func (*CallKeys) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{70}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{71}
 }
 
 func (x *CallKeys) GetKeys() []*CounterKey {
@@ -6790,7 +6844,7 @@ type CounterKey struct {
 
 func (x *CounterKey) Reset() {
 	*x = CounterKey{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[71]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6802,7 +6856,7 @@ func (x *CounterKey) String() string {
 func (*CounterKey) ProtoMessage() {}
 
 func (x *CounterKey) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[71]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6815,7 +6869,7 @@ func (x *CounterKey) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CounterKey.ProtoReflect.Descriptor instead.
 func (*CounterKey) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{71}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{72}
 }
 
 func (x *CounterKey) GetNamespace() string {
@@ -6853,7 +6907,7 @@ type CallKeysResult struct {
 
 func (x *CallKeysResult) Reset() {
 	*x = CallKeysResult{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[72]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6865,7 +6919,7 @@ func (x *CallKeysResult) String() string {
 func (*CallKeysResult) ProtoMessage() {}
 
 func (x *CallKeysResult) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[72]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6878,7 +6932,7 @@ func (x *CallKeysResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallKeysResult.ProtoReflect.Descriptor instead.
 func (*CallKeysResult) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{72}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{73}
 }
 
 func (x *CallKeysResult) GetKeys() [][]byte {
@@ -6908,7 +6962,7 @@ type CallAccounts struct {
 
 func (x *CallAccounts) Reset() {
 	*x = CallAccounts{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[73]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6920,7 +6974,7 @@ func (x *CallAccounts) String() string {
 func (*CallAccounts) ProtoMessage() {}
 
 func (x *CallAccounts) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[73]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6933,7 +6987,7 @@ func (x *CallAccounts) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallAccounts.ProtoReflect.Descriptor instead.
 func (*CallAccounts) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{73}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{74}
 }
 
 func (x *CallAccounts) GetRange() uint32 {
@@ -6961,7 +7015,7 @@ type CallAccountsResult struct {
 
 func (x *CallAccountsResult) Reset() {
 	*x = CallAccountsResult{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[74]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[75]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6973,7 +7027,7 @@ func (x *CallAccountsResult) String() string {
 func (*CallAccountsResult) ProtoMessage() {}
 
 func (x *CallAccountsResult) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[74]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[75]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6986,7 +7040,7 @@ func (x *CallAccountsResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallAccountsResult.ProtoReflect.Descriptor instead.
 func (*CallAccountsResult) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{74}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{75}
 }
 
 func (x *CallAccountsResult) GetOutcomes() []*AccountOutcome {
@@ -7021,7 +7075,7 @@ type AccountOutcome struct {
 
 func (x *AccountOutcome) Reset() {
 	*x = AccountOutcome{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[75]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[76]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7033,7 +7087,7 @@ func (x *AccountOutcome) String() string {
 func (*AccountOutcome) ProtoMessage() {}
 
 func (x *AccountOutcome) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[75]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[76]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7046,7 +7100,7 @@ func (x *AccountOutcome) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AccountOutcome.ProtoReflect.Descriptor instead.
 func (*AccountOutcome) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{75}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{76}
 }
 
 func (x *AccountOutcome) GetCode() uint32 {
@@ -7129,7 +7183,7 @@ type AccountResult struct {
 
 func (x *AccountResult) Reset() {
 	*x = AccountResult{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[76]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[77]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7141,7 +7195,7 @@ func (x *AccountResult) String() string {
 func (*AccountResult) ProtoMessage() {}
 
 func (x *AccountResult) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[76]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[77]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7154,7 +7208,7 @@ func (x *AccountResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AccountResult.ProtoReflect.Descriptor instead.
 func (*AccountResult) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{76}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{77}
 }
 
 func (x *AccountResult) GetNew() int64 {
@@ -7227,7 +7281,7 @@ type AccountName struct {
 
 func (x *AccountName) Reset() {
 	*x = AccountName{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[77]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[78]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7239,7 +7293,7 @@ func (x *AccountName) String() string {
 func (*AccountName) ProtoMessage() {}
 
 func (x *AccountName) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[77]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[78]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7252,7 +7306,7 @@ func (x *AccountName) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AccountName.ProtoReflect.Descriptor instead.
 func (*AccountName) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{77}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{78}
 }
 
 func (x *AccountName) GetApp() string {
@@ -7322,7 +7376,7 @@ type AccountFilter struct {
 
 func (x *AccountFilter) Reset() {
 	*x = AccountFilter{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[78]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[79]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7334,7 +7388,7 @@ func (x *AccountFilter) String() string {
 func (*AccountFilter) ProtoMessage() {}
 
 func (x *AccountFilter) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[78]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[79]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7347,7 +7401,7 @@ func (x *AccountFilter) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AccountFilter.ProtoReflect.Descriptor instead.
 func (*AccountFilter) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{78}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{79}
 }
 
 func (x *AccountFilter) GetApp() string {
@@ -7419,7 +7473,7 @@ type AccountRealm struct {
 
 func (x *AccountRealm) Reset() {
 	*x = AccountRealm{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[79]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[80]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7431,7 +7485,7 @@ func (x *AccountRealm) String() string {
 func (*AccountRealm) ProtoMessage() {}
 
 func (x *AccountRealm) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[79]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[80]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7444,7 +7498,7 @@ func (x *AccountRealm) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AccountRealm.ProtoReflect.Descriptor instead.
 func (*AccountRealm) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{79}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{80}
 }
 
 func (x *AccountRealm) GetApp() string {
@@ -7474,7 +7528,7 @@ type ListAccountRealms struct {
 
 func (x *ListAccountRealms) Reset() {
 	*x = ListAccountRealms{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[80]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[81]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7486,7 +7540,7 @@ func (x *ListAccountRealms) String() string {
 func (*ListAccountRealms) ProtoMessage() {}
 
 func (x *ListAccountRealms) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[80]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[81]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7499,7 +7553,7 @@ func (x *ListAccountRealms) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListAccountRealms.ProtoReflect.Descriptor instead.
 func (*ListAccountRealms) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{80}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{81}
 }
 
 func (x *ListAccountRealms) GetAfter() *AccountRealm {
@@ -7527,7 +7581,7 @@ type AccountRealms struct {
 
 func (x *AccountRealms) Reset() {
 	*x = AccountRealms{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[81]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[82]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7539,7 +7593,7 @@ func (x *AccountRealms) String() string {
 func (*AccountRealms) ProtoMessage() {}
 
 func (x *AccountRealms) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[81]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[82]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7552,7 +7606,7 @@ func (x *AccountRealms) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AccountRealms.ProtoReflect.Descriptor instead.
 func (*AccountRealms) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{81}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{82}
 }
 
 func (x *AccountRealms) GetRealms() []*AccountRealm {
@@ -7583,7 +7637,7 @@ type CallTurn struct {
 
 func (x *CallTurn) Reset() {
 	*x = CallTurn{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[82]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[83]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7595,7 +7649,7 @@ func (x *CallTurn) String() string {
 func (*CallTurn) ProtoMessage() {}
 
 func (x *CallTurn) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[82]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[83]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7608,7 +7662,7 @@ func (x *CallTurn) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallTurn.ProtoReflect.Descriptor instead.
 func (*CallTurn) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{82}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{83}
 }
 
 func (x *CallTurn) GetRange() uint32 {
@@ -7657,7 +7711,7 @@ type CallTurnResult struct {
 
 func (x *CallTurnResult) Reset() {
 	*x = CallTurnResult{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[83]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[84]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7669,7 +7723,7 @@ func (x *CallTurnResult) String() string {
 func (*CallTurnResult) ProtoMessage() {}
 
 func (x *CallTurnResult) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[83]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[84]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7682,7 +7736,7 @@ func (x *CallTurnResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallTurnResult.ProtoReflect.Descriptor instead.
 func (*CallTurnResult) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{83}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{84}
 }
 
 func (x *CallTurnResult) GetTaken() bool {
@@ -7716,7 +7770,7 @@ type CallReadAccounts struct {
 
 func (x *CallReadAccounts) Reset() {
 	*x = CallReadAccounts{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[84]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[85]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7728,7 +7782,7 @@ func (x *CallReadAccounts) String() string {
 func (*CallReadAccounts) ProtoMessage() {}
 
 func (x *CallReadAccounts) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[84]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[85]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7741,7 +7795,7 @@ func (x *CallReadAccounts) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallReadAccounts.ProtoReflect.Descriptor instead.
 func (*CallReadAccounts) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{84}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{85}
 }
 
 func (x *CallReadAccounts) GetRange() uint32 {
@@ -7814,7 +7868,7 @@ type CallReadAccountsResult struct {
 
 func (x *CallReadAccountsResult) Reset() {
 	*x = CallReadAccountsResult{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[85]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[86]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7826,7 +7880,7 @@ func (x *CallReadAccountsResult) String() string {
 func (*CallReadAccountsResult) ProtoMessage() {}
 
 func (x *CallReadAccountsResult) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[85]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[86]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7839,7 +7893,7 @@ func (x *CallReadAccountsResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallReadAccountsResult.ProtoReflect.Descriptor instead.
 func (*CallReadAccountsResult) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{85}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{86}
 }
 
 func (x *CallReadAccountsResult) GetFault() AccountFault {
@@ -7899,7 +7953,7 @@ type TransactionView struct {
 
 func (x *TransactionView) Reset() {
 	*x = TransactionView{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[86]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[87]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7911,7 +7965,7 @@ func (x *TransactionView) String() string {
 func (*TransactionView) ProtoMessage() {}
 
 func (x *TransactionView) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[86]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[87]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7924,7 +7978,7 @@ func (x *TransactionView) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TransactionView.ProtoReflect.Descriptor instead.
 func (*TransactionView) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{86}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{87}
 }
 
 func (x *TransactionView) GetKnown() bool {
@@ -7985,7 +8039,7 @@ type AccountView struct {
 
 func (x *AccountView) Reset() {
 	*x = AccountView{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[87]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[88]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7997,7 +8051,7 @@ func (x *AccountView) String() string {
 func (*AccountView) ProtoMessage() {}
 
 func (x *AccountView) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[87]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[88]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8010,7 +8064,7 @@ func (x *AccountView) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AccountView.ProtoReflect.Descriptor instead.
 func (*AccountView) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{87}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{88}
 }
 
 func (x *AccountView) GetId() *AccountName {
@@ -8134,7 +8188,7 @@ type AccountPolicy struct {
 
 func (x *AccountPolicy) Reset() {
 	*x = AccountPolicy{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[88]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[89]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8146,7 +8200,7 @@ func (x *AccountPolicy) String() string {
 func (*AccountPolicy) ProtoMessage() {}
 
 func (x *AccountPolicy) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[88]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[89]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8159,7 +8213,7 @@ func (x *AccountPolicy) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AccountPolicy.ProtoReflect.Descriptor instead.
 func (*AccountPolicy) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{88}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{89}
 }
 
 func (x *AccountPolicy) GetApp() string {
@@ -8234,7 +8288,7 @@ type AccountRule struct {
 
 func (x *AccountRule) Reset() {
 	*x = AccountRule{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[89]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[90]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8246,7 +8300,7 @@ func (x *AccountRule) String() string {
 func (*AccountRule) ProtoMessage() {}
 
 func (x *AccountRule) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[89]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[90]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8259,7 +8313,7 @@ func (x *AccountRule) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AccountRule.ProtoReflect.Descriptor instead.
 func (*AccountRule) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{89}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{90}
 }
 
 func (x *AccountRule) GetDefault() int64 {
@@ -8332,7 +8386,7 @@ type AccountChange struct {
 
 func (x *AccountChange) Reset() {
 	*x = AccountChange{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[90]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[91]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8344,7 +8398,7 @@ func (x *AccountChange) String() string {
 func (*AccountChange) ProtoMessage() {}
 
 func (x *AccountChange) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[90]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[91]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8357,7 +8411,7 @@ func (x *AccountChange) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AccountChange.ProtoReflect.Descriptor instead.
 func (*AccountChange) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{90}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{91}
 }
 
 func (x *AccountChange) GetAtUnixNanos() int64 {
@@ -8417,7 +8471,7 @@ type CallBackup struct {
 
 func (x *CallBackup) Reset() {
 	*x = CallBackup{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[91]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[92]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8429,7 +8483,7 @@ func (x *CallBackup) String() string {
 func (*CallBackup) ProtoMessage() {}
 
 func (x *CallBackup) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[91]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[92]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8442,7 +8496,7 @@ func (x *CallBackup) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallBackup.ProtoReflect.Descriptor instead.
 func (*CallBackup) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{91}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{92}
 }
 
 func (x *CallBackup) GetStep() BackupStep {
@@ -8477,7 +8531,7 @@ type CallBackupResult struct {
 
 func (x *CallBackupResult) Reset() {
 	*x = CallBackupResult{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[92]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[93]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8489,7 +8543,7 @@ func (x *CallBackupResult) String() string {
 func (*CallBackupResult) ProtoMessage() {}
 
 func (x *CallBackupResult) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[92]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[93]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8502,7 +8556,7 @@ func (x *CallBackupResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallBackupResult.ProtoReflect.Descriptor instead.
 func (*CallBackupResult) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{92}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{93}
 }
 
 func (x *CallBackupResult) GetGroups() []*BackupGroup {
@@ -8527,7 +8581,7 @@ type BackupGroup struct {
 
 func (x *BackupGroup) Reset() {
 	*x = BackupGroup{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[93]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[94]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8539,7 +8593,7 @@ func (x *BackupGroup) String() string {
 func (*BackupGroup) ProtoMessage() {}
 
 func (x *BackupGroup) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[93]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[94]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8552,7 +8606,7 @@ func (x *BackupGroup) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackupGroup.ProtoReflect.Descriptor instead.
 func (*BackupGroup) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{93}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{94}
 }
 
 func (x *BackupGroup) GetFault() string {
@@ -8592,7 +8646,7 @@ type CallBackupRead struct {
 
 func (x *CallBackupRead) Reset() {
 	*x = CallBackupRead{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[94]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[95]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8604,7 +8658,7 @@ func (x *CallBackupRead) String() string {
 func (*CallBackupRead) ProtoMessage() {}
 
 func (x *CallBackupRead) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[94]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[95]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8617,7 +8671,7 @@ func (x *CallBackupRead) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallBackupRead.ProtoReflect.Descriptor instead.
 func (*CallBackupRead) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{94}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{95}
 }
 
 func (x *CallBackupRead) GetId() []byte {
@@ -8654,7 +8708,7 @@ type CallBackupReadResult struct {
 
 func (x *CallBackupReadResult) Reset() {
 	*x = CallBackupReadResult{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[95]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[96]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8666,7 +8720,7 @@ func (x *CallBackupReadResult) String() string {
 func (*CallBackupReadResult) ProtoMessage() {}
 
 func (x *CallBackupReadResult) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[95]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[96]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8679,7 +8733,7 @@ func (x *CallBackupReadResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallBackupReadResult.ProtoReflect.Descriptor instead.
 func (*CallBackupReadResult) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{95}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{96}
 }
 
 func (x *CallBackupReadResult) GetFault() string {
@@ -8712,7 +8766,7 @@ type CallEvents struct {
 
 func (x *CallEvents) Reset() {
 	*x = CallEvents{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[96]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[97]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8724,7 +8778,7 @@ func (x *CallEvents) String() string {
 func (*CallEvents) ProtoMessage() {}
 
 func (x *CallEvents) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[96]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[97]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8737,7 +8791,7 @@ func (x *CallEvents) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallEvents.ProtoReflect.Descriptor instead.
 func (*CallEvents) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{96}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{97}
 }
 
 func (x *CallEvents) GetWatch() uint64 {
@@ -8774,7 +8828,7 @@ type CallEventsResult struct {
 
 func (x *CallEventsResult) Reset() {
 	*x = CallEventsResult{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[97]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[98]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8786,7 +8840,7 @@ func (x *CallEventsResult) String() string {
 func (*CallEventsResult) ProtoMessage() {}
 
 func (x *CallEventsResult) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[97]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[98]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8799,7 +8853,7 @@ func (x *CallEventsResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallEventsResult.ProtoReflect.Descriptor instead.
 func (*CallEventsResult) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{97}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{98}
 }
 
 func (x *CallEventsResult) GetEvents() [][]byte {
@@ -8829,7 +8883,7 @@ type CallAudit struct {
 
 func (x *CallAudit) Reset() {
 	*x = CallAudit{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[98]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[99]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8841,7 +8895,7 @@ func (x *CallAudit) String() string {
 func (*CallAudit) ProtoMessage() {}
 
 func (x *CallAudit) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[98]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[99]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8854,7 +8908,7 @@ func (x *CallAudit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallAudit.ProtoReflect.Descriptor instead.
 func (*CallAudit) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{98}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{99}
 }
 
 func (x *CallAudit) GetFilter() []byte {
@@ -8886,7 +8940,7 @@ type CallAuditResult struct {
 
 func (x *CallAuditResult) Reset() {
 	*x = CallAuditResult{}
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[99]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[100]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8898,7 +8952,7 @@ func (x *CallAuditResult) String() string {
 func (*CallAuditResult) ProtoMessage() {}
 
 func (x *CallAuditResult) ProtoReflect() protoreflect.Message {
-	mi := &file_quorate_peer_v1_peer_proto_msgTypes[99]
+	mi := &file_quorate_peer_v1_peer_proto_msgTypes[100]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8911,7 +8965,7 @@ func (x *CallAuditResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallAuditResult.ProtoReflect.Descriptor instead.
 func (*CallAuditResult) Descriptor() ([]byte, []int) {
-	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{99}
+	return file_quorate_peer_v1_peer_proto_rawDescGZIP(), []int{100}
 }
 
 func (x *CallAuditResult) GetEntries() [][]byte {
@@ -8952,7 +9006,7 @@ const file_quorate_peer_v1_peer_proto_rawDesc = "" +
 	"\x05level\x18\t \x01(\rR\x05level\x12+\n" +
 	"\x11first_incarnation\x18\n" +
 	" \x01(\x04R\x10firstIncarnation\x12\x16\n" +
-	"\x06packed\x18\v \x01(\rR\x06packed\"\xc7\x02\n" +
+	"\x06packed\x18\v \x01(\rR\x06packed\"\xf7\x02\n" +
 	"\x05Frame\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x04R\x02id\x12\x16\n" +
 	"\x06answer\x18\x02 \x01(\bR\x06answer\x12\x14\n" +
@@ -8962,7 +9016,8 @@ const file_quorate_peer_v1_peer_proto_rawDesc = "" +
 	"\x04call\x18\b \x01(\v2\x15.quorate.peer.v1.CallH\x00R\x04call\x12'\n" +
 	"\x0epacked_reports\x18\t \x01(\fH\x00R\rpackedReports\x12%\n" +
 	"\rpacked_grants\x18\n" +
-	" \x01(\fH\x00R\fpackedGrantsB\x06\n" +
+	" \x01(\fH\x00R\fpackedGrants\x12.\n" +
+	"\x05clock\x18\v \x01(\v2\x16.quorate.peer.v1.ClockH\x00R\x05clockB\x06\n" +
 	"\x04bodyJ\x04\b\x05\x10\x06J\x04\b\x06\x10\aR\areportsR\x06grants\"\xdd\x05\n" +
 	"\x04Raft\x12\x14\n" +
 	"\x05group\x18\x01 \x01(\rR\x05group\x12G\n" +
@@ -9119,7 +9174,7 @@ const file_quorate_peer_v1_peer_proto_rawDesc = "" +
 	"\x06unseen\x18\x17 \x01(\x03R\x06unseen\x12\x16\n" +
 	"\x06credit\x18\x18 \x01(\x03R\x06credit\x12\x14\n" +
 	"\x05aside\x18\x19 \x01(\x03R\x05aside\x12\x18\n" +
-	"\acentral\x18\x1a \x01(\bR\acentral\"\xc0\x03\n" +
+	"\acentral\x18\x1a \x01(\bR\acentral\"\xaf\x03\n" +
 	"\x06Beacon\x12+\n" +
 	"\x05leads\x18\x01 \x03(\v2\x15.quorate.peer.v1.LeadR\x05leads\x12\x12\n" +
 	"\x04meta\x18\x02 \x01(\bR\x04meta\x12%\n" +
@@ -9129,11 +9184,12 @@ const file_quorate_peer_v1_peer_proto_rawDesc = "" +
 	"\x11policies_revision\x18\x06 \x01(\x04R\x10policiesRevision\x12)\n" +
 	"\x10members_revision\x18\a \x01(\x04R\x0fmembersRevision\x12+\n" +
 	"\x11security_revision\x18\b \x01(\x04R\x10securityRevision\x12\x18\n" +
-	"\aclients\x18\t \x01(\rR\aclients\x12&\n" +
-	"\x0fwall_unix_nanos\x18\n" +
-	" \x01(\x03R\rwallUnixNanos\x128\n" +
+	"\aclients\x18\t \x01(\rR\aclients\x128\n" +
 	"\tresources\x18\v \x01(\v2\x1a.quorate.peer.v1.ResourcesR\tresources\x12\x16\n" +
-	"\x06faults\x18\f \x03(\tR\x06faults\"\xc7\x01\n" +
+	"\x06faults\x18\f \x03(\tR\x06faultsJ\x04\b\n" +
+	"\x10\vR\x0fwall_unix_nanos\"/\n" +
+	"\x05Clock\x12&\n" +
+	"\x0fwall_unix_nanos\x18\x01 \x01(\x03R\rwallUnixNanos\"\xc7\x01\n" +
 	"\tResources\x12!\n" +
 	"\fuptime_nanos\x18\x01 \x01(\x03R\vuptimeNanos\x12\x15\n" +
 	"\x03cpu\x18\x02 \x01(\x01H\x00R\x03cpu\x88\x01\x01\x12&\n" +
@@ -9631,7 +9687,7 @@ func file_quorate_peer_v1_peer_proto_rawDescGZIP() []byte {
 }
 
 var file_quorate_peer_v1_peer_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
-var file_quorate_peer_v1_peer_proto_msgTypes = make([]protoimpl.MessageInfo, 100)
+var file_quorate_peer_v1_peer_proto_msgTypes = make([]protoimpl.MessageInfo, 101)
 var file_quorate_peer_v1_peer_proto_goTypes = []any{
 	(Lane)(0),                          // 0: quorate.peer.v1.Lane
 	(AccountFault)(0),                  // 1: quorate.peer.v1.AccountFault
@@ -9655,212 +9711,214 @@ var file_quorate_peer_v1_peer_proto_goTypes = []any{
 	(*Grant)(nil),                      // 19: quorate.peer.v1.Grant
 	(*GrantEntry)(nil),                 // 20: quorate.peer.v1.GrantEntry
 	(*Beacon)(nil),                     // 21: quorate.peer.v1.Beacon
-	(*Resources)(nil),                  // 22: quorate.peer.v1.Resources
-	(*Lead)(nil),                       // 23: quorate.peer.v1.Lead
-	(*Call)(nil),                       // 24: quorate.peer.v1.Call
-	(*CallHistoryUpload)(nil),          // 25: quorate.peer.v1.CallHistoryUpload
-	(*HistoryUpload)(nil),              // 26: quorate.peer.v1.HistoryUpload
-	(*CallHistoryUploadResult)(nil),    // 27: quorate.peer.v1.CallHistoryUploadResult
-	(*HistoryUploadResult)(nil),        // 28: quorate.peer.v1.HistoryUploadResult
-	(*CallHistoryRead)(nil),            // 29: quorate.peer.v1.CallHistoryRead
-	(*HistoryPoints)(nil),              // 30: quorate.peer.v1.HistoryPoints
-	(*HistoryStored)(nil),              // 31: quorate.peer.v1.HistoryStored
-	(*CallHistoryReadResult)(nil),      // 32: quorate.peer.v1.CallHistoryReadResult
-	(*HistoryGap)(nil),                 // 33: quorate.peer.v1.HistoryGap
-	(*HistoryRows)(nil),                // 34: quorate.peer.v1.HistoryRows
-	(*HistoryRow)(nil),                 // 35: quorate.peer.v1.HistoryRow
-	(*HistoryPoint)(nil),               // 36: quorate.peer.v1.HistoryPoint
-	(*HistoryKey)(nil),                 // 37: quorate.peer.v1.HistoryKey
-	(*CallClient)(nil),                 // 38: quorate.peer.v1.CallClient
-	(*CallClientResult)(nil),           // 39: quorate.peer.v1.CallClientResult
-	(*CallSecurity)(nil),               // 40: quorate.peer.v1.CallSecurity
-	(*CallSecurityResult)(nil),         // 41: quorate.peer.v1.CallSecurityResult
-	(*CallGone)(nil),                   // 42: quorate.peer.v1.CallGone
-	(*CallGoneResult)(nil),             // 43: quorate.peer.v1.CallGoneResult
-	(*CallCluster)(nil),                // 44: quorate.peer.v1.CallCluster
-	(*CallClusterResult)(nil),          // 45: quorate.peer.v1.CallClusterResult
-	(*CallAnnounce)(nil),               // 46: quorate.peer.v1.CallAnnounce
-	(*CallAnnounceResult)(nil),         // 47: quorate.peer.v1.CallAnnounceResult
-	(*CallGroup)(nil),                  // 48: quorate.peer.v1.CallGroup
-	(*CallGroupResult)(nil),            // 49: quorate.peer.v1.CallGroupResult
-	(*CallStep)(nil),                   // 50: quorate.peer.v1.CallStep
-	(*CallStepResult)(nil),             // 51: quorate.peer.v1.CallStepResult
-	(*CallSetLimits)(nil),              // 52: quorate.peer.v1.CallSetLimits
-	(*CallSetLimitsResult)(nil),        // 53: quorate.peer.v1.CallSetLimitsResult
-	(*LimitsConflict)(nil),             // 54: quorate.peer.v1.LimitsConflict
-	(*LimitsUnknown)(nil),              // 55: quorate.peer.v1.LimitsUnknown
-	(*CallRates)(nil),                  // 56: quorate.peer.v1.CallRates
-	(*CallRatesResult)(nil),            // 57: quorate.peer.v1.CallRatesResult
-	(*CallReplica)(nil),                // 58: quorate.peer.v1.CallReplica
-	(*CallReplicaResult)(nil),          // 59: quorate.peer.v1.CallReplicaResult
-	(*CallAsk)(nil),                    // 60: quorate.peer.v1.CallAsk
-	(*Ask)(nil),                        // 61: quorate.peer.v1.Ask
-	(*CallAskResult)(nil),              // 62: quorate.peer.v1.CallAskResult
-	(*AskAnswer)(nil),                  // 63: quorate.peer.v1.AskAnswer
-	(*CallSettle)(nil),                 // 64: quorate.peer.v1.CallSettle
-	(*CallSettleResult)(nil),           // 65: quorate.peer.v1.CallSettleResult
-	(*CallOverrides)(nil),              // 66: quorate.peer.v1.CallOverrides
-	(*CallOverridesResult)(nil),        // 67: quorate.peer.v1.CallOverridesResult
-	(*CallPolicies)(nil),               // 68: quorate.peer.v1.CallPolicies
-	(*CallPoliciesResult)(nil),         // 69: quorate.peer.v1.CallPoliciesResult
-	(*CallPoliciesRevision)(nil),       // 70: quorate.peer.v1.CallPoliciesRevision
-	(*CallPoliciesRevisionResult)(nil), // 71: quorate.peer.v1.CallPoliciesRevisionResult
-	(*PoliciesBound)(nil),              // 72: quorate.peer.v1.PoliciesBound
-	(*CallKeys)(nil),                   // 73: quorate.peer.v1.CallKeys
-	(*CounterKey)(nil),                 // 74: quorate.peer.v1.CounterKey
-	(*CallKeysResult)(nil),             // 75: quorate.peer.v1.CallKeysResult
-	(*CallAccounts)(nil),               // 76: quorate.peer.v1.CallAccounts
-	(*CallAccountsResult)(nil),         // 77: quorate.peer.v1.CallAccountsResult
-	(*AccountOutcome)(nil),             // 78: quorate.peer.v1.AccountOutcome
-	(*AccountResult)(nil),              // 79: quorate.peer.v1.AccountResult
-	(*AccountName)(nil),                // 80: quorate.peer.v1.AccountName
-	(*AccountFilter)(nil),              // 81: quorate.peer.v1.AccountFilter
-	(*AccountRealm)(nil),               // 82: quorate.peer.v1.AccountRealm
-	(*ListAccountRealms)(nil),          // 83: quorate.peer.v1.ListAccountRealms
-	(*AccountRealms)(nil),              // 84: quorate.peer.v1.AccountRealms
-	(*CallTurn)(nil),                   // 85: quorate.peer.v1.CallTurn
-	(*CallTurnResult)(nil),             // 86: quorate.peer.v1.CallTurnResult
-	(*CallReadAccounts)(nil),           // 87: quorate.peer.v1.CallReadAccounts
-	(*CallReadAccountsResult)(nil),     // 88: quorate.peer.v1.CallReadAccountsResult
-	(*TransactionView)(nil),            // 89: quorate.peer.v1.TransactionView
-	(*AccountView)(nil),                // 90: quorate.peer.v1.AccountView
-	(*AccountPolicy)(nil),              // 91: quorate.peer.v1.AccountPolicy
-	(*AccountRule)(nil),                // 92: quorate.peer.v1.AccountRule
-	(*AccountChange)(nil),              // 93: quorate.peer.v1.AccountChange
-	(*CallBackup)(nil),                 // 94: quorate.peer.v1.CallBackup
-	(*CallBackupResult)(nil),           // 95: quorate.peer.v1.CallBackupResult
-	(*BackupGroup)(nil),                // 96: quorate.peer.v1.BackupGroup
-	(*CallBackupRead)(nil),             // 97: quorate.peer.v1.CallBackupRead
-	(*CallBackupReadResult)(nil),       // 98: quorate.peer.v1.CallBackupReadResult
-	(*CallEvents)(nil),                 // 99: quorate.peer.v1.CallEvents
-	(*CallEventsResult)(nil),           // 100: quorate.peer.v1.CallEventsResult
-	(*CallAudit)(nil),                  // 101: quorate.peer.v1.CallAudit
-	(*CallAuditResult)(nil),            // 102: quorate.peer.v1.CallAuditResult
+	(*Clock)(nil),                      // 22: quorate.peer.v1.Clock
+	(*Resources)(nil),                  // 23: quorate.peer.v1.Resources
+	(*Lead)(nil),                       // 24: quorate.peer.v1.Lead
+	(*Call)(nil),                       // 25: quorate.peer.v1.Call
+	(*CallHistoryUpload)(nil),          // 26: quorate.peer.v1.CallHistoryUpload
+	(*HistoryUpload)(nil),              // 27: quorate.peer.v1.HistoryUpload
+	(*CallHistoryUploadResult)(nil),    // 28: quorate.peer.v1.CallHistoryUploadResult
+	(*HistoryUploadResult)(nil),        // 29: quorate.peer.v1.HistoryUploadResult
+	(*CallHistoryRead)(nil),            // 30: quorate.peer.v1.CallHistoryRead
+	(*HistoryPoints)(nil),              // 31: quorate.peer.v1.HistoryPoints
+	(*HistoryStored)(nil),              // 32: quorate.peer.v1.HistoryStored
+	(*CallHistoryReadResult)(nil),      // 33: quorate.peer.v1.CallHistoryReadResult
+	(*HistoryGap)(nil),                 // 34: quorate.peer.v1.HistoryGap
+	(*HistoryRows)(nil),                // 35: quorate.peer.v1.HistoryRows
+	(*HistoryRow)(nil),                 // 36: quorate.peer.v1.HistoryRow
+	(*HistoryPoint)(nil),               // 37: quorate.peer.v1.HistoryPoint
+	(*HistoryKey)(nil),                 // 38: quorate.peer.v1.HistoryKey
+	(*CallClient)(nil),                 // 39: quorate.peer.v1.CallClient
+	(*CallClientResult)(nil),           // 40: quorate.peer.v1.CallClientResult
+	(*CallSecurity)(nil),               // 41: quorate.peer.v1.CallSecurity
+	(*CallSecurityResult)(nil),         // 42: quorate.peer.v1.CallSecurityResult
+	(*CallGone)(nil),                   // 43: quorate.peer.v1.CallGone
+	(*CallGoneResult)(nil),             // 44: quorate.peer.v1.CallGoneResult
+	(*CallCluster)(nil),                // 45: quorate.peer.v1.CallCluster
+	(*CallClusterResult)(nil),          // 46: quorate.peer.v1.CallClusterResult
+	(*CallAnnounce)(nil),               // 47: quorate.peer.v1.CallAnnounce
+	(*CallAnnounceResult)(nil),         // 48: quorate.peer.v1.CallAnnounceResult
+	(*CallGroup)(nil),                  // 49: quorate.peer.v1.CallGroup
+	(*CallGroupResult)(nil),            // 50: quorate.peer.v1.CallGroupResult
+	(*CallStep)(nil),                   // 51: quorate.peer.v1.CallStep
+	(*CallStepResult)(nil),             // 52: quorate.peer.v1.CallStepResult
+	(*CallSetLimits)(nil),              // 53: quorate.peer.v1.CallSetLimits
+	(*CallSetLimitsResult)(nil),        // 54: quorate.peer.v1.CallSetLimitsResult
+	(*LimitsConflict)(nil),             // 55: quorate.peer.v1.LimitsConflict
+	(*LimitsUnknown)(nil),              // 56: quorate.peer.v1.LimitsUnknown
+	(*CallRates)(nil),                  // 57: quorate.peer.v1.CallRates
+	(*CallRatesResult)(nil),            // 58: quorate.peer.v1.CallRatesResult
+	(*CallReplica)(nil),                // 59: quorate.peer.v1.CallReplica
+	(*CallReplicaResult)(nil),          // 60: quorate.peer.v1.CallReplicaResult
+	(*CallAsk)(nil),                    // 61: quorate.peer.v1.CallAsk
+	(*Ask)(nil),                        // 62: quorate.peer.v1.Ask
+	(*CallAskResult)(nil),              // 63: quorate.peer.v1.CallAskResult
+	(*AskAnswer)(nil),                  // 64: quorate.peer.v1.AskAnswer
+	(*CallSettle)(nil),                 // 65: quorate.peer.v1.CallSettle
+	(*CallSettleResult)(nil),           // 66: quorate.peer.v1.CallSettleResult
+	(*CallOverrides)(nil),              // 67: quorate.peer.v1.CallOverrides
+	(*CallOverridesResult)(nil),        // 68: quorate.peer.v1.CallOverridesResult
+	(*CallPolicies)(nil),               // 69: quorate.peer.v1.CallPolicies
+	(*CallPoliciesResult)(nil),         // 70: quorate.peer.v1.CallPoliciesResult
+	(*CallPoliciesRevision)(nil),       // 71: quorate.peer.v1.CallPoliciesRevision
+	(*CallPoliciesRevisionResult)(nil), // 72: quorate.peer.v1.CallPoliciesRevisionResult
+	(*PoliciesBound)(nil),              // 73: quorate.peer.v1.PoliciesBound
+	(*CallKeys)(nil),                   // 74: quorate.peer.v1.CallKeys
+	(*CounterKey)(nil),                 // 75: quorate.peer.v1.CounterKey
+	(*CallKeysResult)(nil),             // 76: quorate.peer.v1.CallKeysResult
+	(*CallAccounts)(nil),               // 77: quorate.peer.v1.CallAccounts
+	(*CallAccountsResult)(nil),         // 78: quorate.peer.v1.CallAccountsResult
+	(*AccountOutcome)(nil),             // 79: quorate.peer.v1.AccountOutcome
+	(*AccountResult)(nil),              // 80: quorate.peer.v1.AccountResult
+	(*AccountName)(nil),                // 81: quorate.peer.v1.AccountName
+	(*AccountFilter)(nil),              // 82: quorate.peer.v1.AccountFilter
+	(*AccountRealm)(nil),               // 83: quorate.peer.v1.AccountRealm
+	(*ListAccountRealms)(nil),          // 84: quorate.peer.v1.ListAccountRealms
+	(*AccountRealms)(nil),              // 85: quorate.peer.v1.AccountRealms
+	(*CallTurn)(nil),                   // 86: quorate.peer.v1.CallTurn
+	(*CallTurnResult)(nil),             // 87: quorate.peer.v1.CallTurnResult
+	(*CallReadAccounts)(nil),           // 88: quorate.peer.v1.CallReadAccounts
+	(*CallReadAccountsResult)(nil),     // 89: quorate.peer.v1.CallReadAccountsResult
+	(*TransactionView)(nil),            // 90: quorate.peer.v1.TransactionView
+	(*AccountView)(nil),                // 91: quorate.peer.v1.AccountView
+	(*AccountPolicy)(nil),              // 92: quorate.peer.v1.AccountPolicy
+	(*AccountRule)(nil),                // 93: quorate.peer.v1.AccountRule
+	(*AccountChange)(nil),              // 94: quorate.peer.v1.AccountChange
+	(*CallBackup)(nil),                 // 95: quorate.peer.v1.CallBackup
+	(*CallBackupResult)(nil),           // 96: quorate.peer.v1.CallBackupResult
+	(*BackupGroup)(nil),                // 97: quorate.peer.v1.BackupGroup
+	(*CallBackupRead)(nil),             // 98: quorate.peer.v1.CallBackupRead
+	(*CallBackupReadResult)(nil),       // 99: quorate.peer.v1.CallBackupReadResult
+	(*CallEvents)(nil),                 // 100: quorate.peer.v1.CallEvents
+	(*CallEventsResult)(nil),           // 101: quorate.peer.v1.CallEventsResult
+	(*CallAudit)(nil),                  // 102: quorate.peer.v1.CallAudit
+	(*CallAuditResult)(nil),            // 103: quorate.peer.v1.CallAuditResult
 }
 var file_quorate_peer_v1_peer_proto_depIdxs = []int32{
 	0,   // 0: quorate.peer.v1.Hello.lane:type_name -> quorate.peer.v1.Lane
 	5,   // 1: quorate.peer.v1.Frame.raft:type_name -> quorate.peer.v1.Raft
 	21,  // 2: quorate.peer.v1.Frame.beacon:type_name -> quorate.peer.v1.Beacon
-	24,  // 3: quorate.peer.v1.Frame.call:type_name -> quorate.peer.v1.Call
-	8,   // 4: quorate.peer.v1.Raft.append_entries:type_name -> quorate.peer.v1.AppendEntries
-	9,   // 5: quorate.peer.v1.Raft.append_entries_result:type_name -> quorate.peer.v1.AppendEntriesResult
-	10,  // 6: quorate.peer.v1.Raft.request_vote:type_name -> quorate.peer.v1.RequestVote
-	11,  // 7: quorate.peer.v1.Raft.vote_result:type_name -> quorate.peer.v1.VoteResult
-	10,  // 8: quorate.peer.v1.Raft.request_pre_vote:type_name -> quorate.peer.v1.RequestVote
-	12,  // 9: quorate.peer.v1.Raft.timeout_now:type_name -> quorate.peer.v1.TimeoutNow
-	13,  // 10: quorate.peer.v1.Raft.timeout_now_result:type_name -> quorate.peer.v1.TimeoutNowResult
-	14,  // 11: quorate.peer.v1.Raft.install_snapshot:type_name -> quorate.peer.v1.InstallSnapshot
-	15,  // 12: quorate.peer.v1.Raft.install_snapshot_result:type_name -> quorate.peer.v1.InstallSnapshotResult
-	6,   // 13: quorate.peer.v1.AppendEntries.header:type_name -> quorate.peer.v1.RaftHeader
-	7,   // 14: quorate.peer.v1.AppendEntries.entries:type_name -> quorate.peer.v1.LogEntry
-	6,   // 15: quorate.peer.v1.AppendEntriesResult.header:type_name -> quorate.peer.v1.RaftHeader
-	6,   // 16: quorate.peer.v1.RequestVote.header:type_name -> quorate.peer.v1.RaftHeader
-	6,   // 17: quorate.peer.v1.VoteResult.header:type_name -> quorate.peer.v1.RaftHeader
-	6,   // 18: quorate.peer.v1.TimeoutNow.header:type_name -> quorate.peer.v1.RaftHeader
-	6,   // 19: quorate.peer.v1.TimeoutNowResult.header:type_name -> quorate.peer.v1.RaftHeader
-	6,   // 20: quorate.peer.v1.InstallSnapshot.header:type_name -> quorate.peer.v1.RaftHeader
-	6,   // 21: quorate.peer.v1.InstallSnapshotResult.header:type_name -> quorate.peer.v1.RaftHeader
-	17,  // 22: quorate.peer.v1.Report.entries:type_name -> quorate.peer.v1.ReportEntry
-	18,  // 23: quorate.peer.v1.ReportEntry.learn:type_name -> quorate.peer.v1.Learn
-	20,  // 24: quorate.peer.v1.Grant.entries:type_name -> quorate.peer.v1.GrantEntry
-	23,  // 25: quorate.peer.v1.Beacon.leads:type_name -> quorate.peer.v1.Lead
-	22,  // 26: quorate.peer.v1.Beacon.resources:type_name -> quorate.peer.v1.Resources
-	52,  // 27: quorate.peer.v1.Call.set_limits:type_name -> quorate.peer.v1.CallSetLimits
-	53,  // 28: quorate.peer.v1.Call.set_limits_result:type_name -> quorate.peer.v1.CallSetLimitsResult
-	56,  // 29: quorate.peer.v1.Call.rates:type_name -> quorate.peer.v1.CallRates
-	57,  // 30: quorate.peer.v1.Call.rates_result:type_name -> quorate.peer.v1.CallRatesResult
-	58,  // 31: quorate.peer.v1.Call.replica:type_name -> quorate.peer.v1.CallReplica
-	59,  // 32: quorate.peer.v1.Call.replica_result:type_name -> quorate.peer.v1.CallReplicaResult
-	60,  // 33: quorate.peer.v1.Call.ask:type_name -> quorate.peer.v1.CallAsk
-	62,  // 34: quorate.peer.v1.Call.ask_result:type_name -> quorate.peer.v1.CallAskResult
-	64,  // 35: quorate.peer.v1.Call.settle:type_name -> quorate.peer.v1.CallSettle
-	65,  // 36: quorate.peer.v1.Call.settle_result:type_name -> quorate.peer.v1.CallSettleResult
-	73,  // 37: quorate.peer.v1.Call.keys:type_name -> quorate.peer.v1.CallKeys
-	75,  // 38: quorate.peer.v1.Call.keys_result:type_name -> quorate.peer.v1.CallKeysResult
-	66,  // 39: quorate.peer.v1.Call.overrides:type_name -> quorate.peer.v1.CallOverrides
-	67,  // 40: quorate.peer.v1.Call.overrides_result:type_name -> quorate.peer.v1.CallOverridesResult
-	68,  // 41: quorate.peer.v1.Call.policies:type_name -> quorate.peer.v1.CallPolicies
-	69,  // 42: quorate.peer.v1.Call.policies_result:type_name -> quorate.peer.v1.CallPoliciesResult
-	70,  // 43: quorate.peer.v1.Call.policies_revision:type_name -> quorate.peer.v1.CallPoliciesRevision
-	71,  // 44: quorate.peer.v1.Call.policies_revision_result:type_name -> quorate.peer.v1.CallPoliciesRevisionResult
-	76,  // 45: quorate.peer.v1.Call.accounts:type_name -> quorate.peer.v1.CallAccounts
-	77,  // 46: quorate.peer.v1.Call.accounts_result:type_name -> quorate.peer.v1.CallAccountsResult
-	87,  // 47: quorate.peer.v1.Call.read_accounts:type_name -> quorate.peer.v1.CallReadAccounts
-	88,  // 48: quorate.peer.v1.Call.read_accounts_result:type_name -> quorate.peer.v1.CallReadAccountsResult
-	85,  // 49: quorate.peer.v1.Call.turn:type_name -> quorate.peer.v1.CallTurn
-	86,  // 50: quorate.peer.v1.Call.turn_result:type_name -> quorate.peer.v1.CallTurnResult
-	44,  // 51: quorate.peer.v1.Call.cluster:type_name -> quorate.peer.v1.CallCluster
-	45,  // 52: quorate.peer.v1.Call.cluster_result:type_name -> quorate.peer.v1.CallClusterResult
-	46,  // 53: quorate.peer.v1.Call.announce:type_name -> quorate.peer.v1.CallAnnounce
-	47,  // 54: quorate.peer.v1.Call.announce_result:type_name -> quorate.peer.v1.CallAnnounceResult
-	48,  // 55: quorate.peer.v1.Call.group:type_name -> quorate.peer.v1.CallGroup
-	49,  // 56: quorate.peer.v1.Call.group_result:type_name -> quorate.peer.v1.CallGroupResult
-	50,  // 57: quorate.peer.v1.Call.step:type_name -> quorate.peer.v1.CallStep
-	51,  // 58: quorate.peer.v1.Call.step_result:type_name -> quorate.peer.v1.CallStepResult
-	40,  // 59: quorate.peer.v1.Call.security:type_name -> quorate.peer.v1.CallSecurity
-	41,  // 60: quorate.peer.v1.Call.security_result:type_name -> quorate.peer.v1.CallSecurityResult
-	94,  // 61: quorate.peer.v1.Call.backup:type_name -> quorate.peer.v1.CallBackup
-	95,  // 62: quorate.peer.v1.Call.backup_result:type_name -> quorate.peer.v1.CallBackupResult
-	97,  // 63: quorate.peer.v1.Call.backup_read:type_name -> quorate.peer.v1.CallBackupRead
-	98,  // 64: quorate.peer.v1.Call.backup_read_result:type_name -> quorate.peer.v1.CallBackupReadResult
-	42,  // 65: quorate.peer.v1.Call.gone:type_name -> quorate.peer.v1.CallGone
-	43,  // 66: quorate.peer.v1.Call.gone_result:type_name -> quorate.peer.v1.CallGoneResult
-	38,  // 67: quorate.peer.v1.Call.client:type_name -> quorate.peer.v1.CallClient
-	39,  // 68: quorate.peer.v1.Call.client_result:type_name -> quorate.peer.v1.CallClientResult
-	25,  // 69: quorate.peer.v1.Call.history_upload:type_name -> quorate.peer.v1.CallHistoryUpload
-	27,  // 70: quorate.peer.v1.Call.history_upload_result:type_name -> quorate.peer.v1.CallHistoryUploadResult
-	29,  // 71: quorate.peer.v1.Call.history_read:type_name -> quorate.peer.v1.CallHistoryRead
-	32,  // 72: quorate.peer.v1.Call.history_read_result:type_name -> quorate.peer.v1.CallHistoryReadResult
-	99,  // 73: quorate.peer.v1.Call.events:type_name -> quorate.peer.v1.CallEvents
-	100, // 74: quorate.peer.v1.Call.events_result:type_name -> quorate.peer.v1.CallEventsResult
-	101, // 75: quorate.peer.v1.Call.audit:type_name -> quorate.peer.v1.CallAudit
-	102, // 76: quorate.peer.v1.Call.audit_result:type_name -> quorate.peer.v1.CallAuditResult
-	26,  // 77: quorate.peer.v1.CallHistoryUpload.ranges:type_name -> quorate.peer.v1.HistoryUpload
-	28,  // 78: quorate.peer.v1.CallHistoryUploadResult.ranges:type_name -> quorate.peer.v1.HistoryUploadResult
-	30,  // 79: quorate.peer.v1.CallHistoryRead.points:type_name -> quorate.peer.v1.HistoryPoints
-	30,  // 80: quorate.peer.v1.CallHistoryRead.keys:type_name -> quorate.peer.v1.HistoryPoints
-	30,  // 81: quorate.peer.v1.CallHistoryRead.limits:type_name -> quorate.peer.v1.HistoryPoints
-	31,  // 82: quorate.peer.v1.CallHistoryRead.stored:type_name -> quorate.peer.v1.HistoryStored
-	36,  // 83: quorate.peer.v1.CallHistoryReadResult.points:type_name -> quorate.peer.v1.HistoryPoint
-	36,  // 84: quorate.peer.v1.CallHistoryReadResult.limits:type_name -> quorate.peer.v1.HistoryPoint
-	37,  // 85: quorate.peer.v1.CallHistoryReadResult.keys:type_name -> quorate.peer.v1.HistoryKey
-	33,  // 86: quorate.peer.v1.CallHistoryReadResult.gaps:type_name -> quorate.peer.v1.HistoryGap
-	37,  // 87: quorate.peer.v1.CallHistoryReadResult.peak:type_name -> quorate.peer.v1.HistoryKey
-	35,  // 88: quorate.peer.v1.HistoryRows.rows:type_name -> quorate.peer.v1.HistoryRow
-	16,  // 89: quorate.peer.v1.CallClient.report:type_name -> quorate.peer.v1.Report
-	54,  // 90: quorate.peer.v1.CallSetLimitsResult.conflict:type_name -> quorate.peer.v1.LimitsConflict
-	55,  // 91: quorate.peer.v1.CallSetLimitsResult.unknown:type_name -> quorate.peer.v1.LimitsUnknown
-	61,  // 92: quorate.peer.v1.CallAsk.asks:type_name -> quorate.peer.v1.Ask
-	63,  // 93: quorate.peer.v1.CallAskResult.answers:type_name -> quorate.peer.v1.AskAnswer
-	72,  // 94: quorate.peer.v1.CallPoliciesResult.bound:type_name -> quorate.peer.v1.PoliciesBound
-	74,  // 95: quorate.peer.v1.CallKeys.keys:type_name -> quorate.peer.v1.CounterKey
-	78,  // 96: quorate.peer.v1.CallAccountsResult.outcomes:type_name -> quorate.peer.v1.AccountOutcome
-	79,  // 97: quorate.peer.v1.AccountOutcome.results:type_name -> quorate.peer.v1.AccountResult
-	1,   // 98: quorate.peer.v1.AccountOutcome.fault:type_name -> quorate.peer.v1.AccountFault
-	91,  // 99: quorate.peer.v1.AccountResult.under:type_name -> quorate.peer.v1.AccountPolicy
-	80,  // 100: quorate.peer.v1.AccountFilter.after:type_name -> quorate.peer.v1.AccountName
-	82,  // 101: quorate.peer.v1.ListAccountRealms.after:type_name -> quorate.peer.v1.AccountRealm
-	82,  // 102: quorate.peer.v1.AccountRealms.realms:type_name -> quorate.peer.v1.AccountRealm
-	80,  // 103: quorate.peer.v1.CallTurn.accounts:type_name -> quorate.peer.v1.AccountName
-	80,  // 104: quorate.peer.v1.CallReadAccounts.accounts:type_name -> quorate.peer.v1.AccountName
-	81,  // 105: quorate.peer.v1.CallReadAccounts.list:type_name -> quorate.peer.v1.AccountFilter
-	83,  // 106: quorate.peer.v1.CallReadAccounts.realms:type_name -> quorate.peer.v1.ListAccountRealms
-	1,   // 107: quorate.peer.v1.CallReadAccountsResult.fault:type_name -> quorate.peer.v1.AccountFault
-	90,  // 108: quorate.peer.v1.CallReadAccountsResult.accounts:type_name -> quorate.peer.v1.AccountView
-	89,  // 109: quorate.peer.v1.CallReadAccountsResult.transaction:type_name -> quorate.peer.v1.TransactionView
-	84,  // 110: quorate.peer.v1.CallReadAccountsResult.realms:type_name -> quorate.peer.v1.AccountRealms
-	80,  // 111: quorate.peer.v1.AccountView.id:type_name -> quorate.peer.v1.AccountName
-	91,  // 112: quorate.peer.v1.AccountView.policy:type_name -> quorate.peer.v1.AccountPolicy
-	93,  // 113: quorate.peer.v1.AccountView.history:type_name -> quorate.peer.v1.AccountChange
-	92,  // 114: quorate.peer.v1.AccountPolicy.rule:type_name -> quorate.peer.v1.AccountRule
-	91,  // 115: quorate.peer.v1.AccountChange.policy:type_name -> quorate.peer.v1.AccountPolicy
-	2,   // 116: quorate.peer.v1.CallBackup.step:type_name -> quorate.peer.v1.BackupStep
-	96,  // 117: quorate.peer.v1.CallBackupResult.groups:type_name -> quorate.peer.v1.BackupGroup
-	118, // [118:118] is the sub-list for method output_type
-	118, // [118:118] is the sub-list for method input_type
-	118, // [118:118] is the sub-list for extension type_name
-	118, // [118:118] is the sub-list for extension extendee
-	0,   // [0:118] is the sub-list for field type_name
+	25,  // 3: quorate.peer.v1.Frame.call:type_name -> quorate.peer.v1.Call
+	22,  // 4: quorate.peer.v1.Frame.clock:type_name -> quorate.peer.v1.Clock
+	8,   // 5: quorate.peer.v1.Raft.append_entries:type_name -> quorate.peer.v1.AppendEntries
+	9,   // 6: quorate.peer.v1.Raft.append_entries_result:type_name -> quorate.peer.v1.AppendEntriesResult
+	10,  // 7: quorate.peer.v1.Raft.request_vote:type_name -> quorate.peer.v1.RequestVote
+	11,  // 8: quorate.peer.v1.Raft.vote_result:type_name -> quorate.peer.v1.VoteResult
+	10,  // 9: quorate.peer.v1.Raft.request_pre_vote:type_name -> quorate.peer.v1.RequestVote
+	12,  // 10: quorate.peer.v1.Raft.timeout_now:type_name -> quorate.peer.v1.TimeoutNow
+	13,  // 11: quorate.peer.v1.Raft.timeout_now_result:type_name -> quorate.peer.v1.TimeoutNowResult
+	14,  // 12: quorate.peer.v1.Raft.install_snapshot:type_name -> quorate.peer.v1.InstallSnapshot
+	15,  // 13: quorate.peer.v1.Raft.install_snapshot_result:type_name -> quorate.peer.v1.InstallSnapshotResult
+	6,   // 14: quorate.peer.v1.AppendEntries.header:type_name -> quorate.peer.v1.RaftHeader
+	7,   // 15: quorate.peer.v1.AppendEntries.entries:type_name -> quorate.peer.v1.LogEntry
+	6,   // 16: quorate.peer.v1.AppendEntriesResult.header:type_name -> quorate.peer.v1.RaftHeader
+	6,   // 17: quorate.peer.v1.RequestVote.header:type_name -> quorate.peer.v1.RaftHeader
+	6,   // 18: quorate.peer.v1.VoteResult.header:type_name -> quorate.peer.v1.RaftHeader
+	6,   // 19: quorate.peer.v1.TimeoutNow.header:type_name -> quorate.peer.v1.RaftHeader
+	6,   // 20: quorate.peer.v1.TimeoutNowResult.header:type_name -> quorate.peer.v1.RaftHeader
+	6,   // 21: quorate.peer.v1.InstallSnapshot.header:type_name -> quorate.peer.v1.RaftHeader
+	6,   // 22: quorate.peer.v1.InstallSnapshotResult.header:type_name -> quorate.peer.v1.RaftHeader
+	17,  // 23: quorate.peer.v1.Report.entries:type_name -> quorate.peer.v1.ReportEntry
+	18,  // 24: quorate.peer.v1.ReportEntry.learn:type_name -> quorate.peer.v1.Learn
+	20,  // 25: quorate.peer.v1.Grant.entries:type_name -> quorate.peer.v1.GrantEntry
+	24,  // 26: quorate.peer.v1.Beacon.leads:type_name -> quorate.peer.v1.Lead
+	23,  // 27: quorate.peer.v1.Beacon.resources:type_name -> quorate.peer.v1.Resources
+	53,  // 28: quorate.peer.v1.Call.set_limits:type_name -> quorate.peer.v1.CallSetLimits
+	54,  // 29: quorate.peer.v1.Call.set_limits_result:type_name -> quorate.peer.v1.CallSetLimitsResult
+	57,  // 30: quorate.peer.v1.Call.rates:type_name -> quorate.peer.v1.CallRates
+	58,  // 31: quorate.peer.v1.Call.rates_result:type_name -> quorate.peer.v1.CallRatesResult
+	59,  // 32: quorate.peer.v1.Call.replica:type_name -> quorate.peer.v1.CallReplica
+	60,  // 33: quorate.peer.v1.Call.replica_result:type_name -> quorate.peer.v1.CallReplicaResult
+	61,  // 34: quorate.peer.v1.Call.ask:type_name -> quorate.peer.v1.CallAsk
+	63,  // 35: quorate.peer.v1.Call.ask_result:type_name -> quorate.peer.v1.CallAskResult
+	65,  // 36: quorate.peer.v1.Call.settle:type_name -> quorate.peer.v1.CallSettle
+	66,  // 37: quorate.peer.v1.Call.settle_result:type_name -> quorate.peer.v1.CallSettleResult
+	74,  // 38: quorate.peer.v1.Call.keys:type_name -> quorate.peer.v1.CallKeys
+	76,  // 39: quorate.peer.v1.Call.keys_result:type_name -> quorate.peer.v1.CallKeysResult
+	67,  // 40: quorate.peer.v1.Call.overrides:type_name -> quorate.peer.v1.CallOverrides
+	68,  // 41: quorate.peer.v1.Call.overrides_result:type_name -> quorate.peer.v1.CallOverridesResult
+	69,  // 42: quorate.peer.v1.Call.policies:type_name -> quorate.peer.v1.CallPolicies
+	70,  // 43: quorate.peer.v1.Call.policies_result:type_name -> quorate.peer.v1.CallPoliciesResult
+	71,  // 44: quorate.peer.v1.Call.policies_revision:type_name -> quorate.peer.v1.CallPoliciesRevision
+	72,  // 45: quorate.peer.v1.Call.policies_revision_result:type_name -> quorate.peer.v1.CallPoliciesRevisionResult
+	77,  // 46: quorate.peer.v1.Call.accounts:type_name -> quorate.peer.v1.CallAccounts
+	78,  // 47: quorate.peer.v1.Call.accounts_result:type_name -> quorate.peer.v1.CallAccountsResult
+	88,  // 48: quorate.peer.v1.Call.read_accounts:type_name -> quorate.peer.v1.CallReadAccounts
+	89,  // 49: quorate.peer.v1.Call.read_accounts_result:type_name -> quorate.peer.v1.CallReadAccountsResult
+	86,  // 50: quorate.peer.v1.Call.turn:type_name -> quorate.peer.v1.CallTurn
+	87,  // 51: quorate.peer.v1.Call.turn_result:type_name -> quorate.peer.v1.CallTurnResult
+	45,  // 52: quorate.peer.v1.Call.cluster:type_name -> quorate.peer.v1.CallCluster
+	46,  // 53: quorate.peer.v1.Call.cluster_result:type_name -> quorate.peer.v1.CallClusterResult
+	47,  // 54: quorate.peer.v1.Call.announce:type_name -> quorate.peer.v1.CallAnnounce
+	48,  // 55: quorate.peer.v1.Call.announce_result:type_name -> quorate.peer.v1.CallAnnounceResult
+	49,  // 56: quorate.peer.v1.Call.group:type_name -> quorate.peer.v1.CallGroup
+	50,  // 57: quorate.peer.v1.Call.group_result:type_name -> quorate.peer.v1.CallGroupResult
+	51,  // 58: quorate.peer.v1.Call.step:type_name -> quorate.peer.v1.CallStep
+	52,  // 59: quorate.peer.v1.Call.step_result:type_name -> quorate.peer.v1.CallStepResult
+	41,  // 60: quorate.peer.v1.Call.security:type_name -> quorate.peer.v1.CallSecurity
+	42,  // 61: quorate.peer.v1.Call.security_result:type_name -> quorate.peer.v1.CallSecurityResult
+	95,  // 62: quorate.peer.v1.Call.backup:type_name -> quorate.peer.v1.CallBackup
+	96,  // 63: quorate.peer.v1.Call.backup_result:type_name -> quorate.peer.v1.CallBackupResult
+	98,  // 64: quorate.peer.v1.Call.backup_read:type_name -> quorate.peer.v1.CallBackupRead
+	99,  // 65: quorate.peer.v1.Call.backup_read_result:type_name -> quorate.peer.v1.CallBackupReadResult
+	43,  // 66: quorate.peer.v1.Call.gone:type_name -> quorate.peer.v1.CallGone
+	44,  // 67: quorate.peer.v1.Call.gone_result:type_name -> quorate.peer.v1.CallGoneResult
+	39,  // 68: quorate.peer.v1.Call.client:type_name -> quorate.peer.v1.CallClient
+	40,  // 69: quorate.peer.v1.Call.client_result:type_name -> quorate.peer.v1.CallClientResult
+	26,  // 70: quorate.peer.v1.Call.history_upload:type_name -> quorate.peer.v1.CallHistoryUpload
+	28,  // 71: quorate.peer.v1.Call.history_upload_result:type_name -> quorate.peer.v1.CallHistoryUploadResult
+	30,  // 72: quorate.peer.v1.Call.history_read:type_name -> quorate.peer.v1.CallHistoryRead
+	33,  // 73: quorate.peer.v1.Call.history_read_result:type_name -> quorate.peer.v1.CallHistoryReadResult
+	100, // 74: quorate.peer.v1.Call.events:type_name -> quorate.peer.v1.CallEvents
+	101, // 75: quorate.peer.v1.Call.events_result:type_name -> quorate.peer.v1.CallEventsResult
+	102, // 76: quorate.peer.v1.Call.audit:type_name -> quorate.peer.v1.CallAudit
+	103, // 77: quorate.peer.v1.Call.audit_result:type_name -> quorate.peer.v1.CallAuditResult
+	27,  // 78: quorate.peer.v1.CallHistoryUpload.ranges:type_name -> quorate.peer.v1.HistoryUpload
+	29,  // 79: quorate.peer.v1.CallHistoryUploadResult.ranges:type_name -> quorate.peer.v1.HistoryUploadResult
+	31,  // 80: quorate.peer.v1.CallHistoryRead.points:type_name -> quorate.peer.v1.HistoryPoints
+	31,  // 81: quorate.peer.v1.CallHistoryRead.keys:type_name -> quorate.peer.v1.HistoryPoints
+	31,  // 82: quorate.peer.v1.CallHistoryRead.limits:type_name -> quorate.peer.v1.HistoryPoints
+	32,  // 83: quorate.peer.v1.CallHistoryRead.stored:type_name -> quorate.peer.v1.HistoryStored
+	37,  // 84: quorate.peer.v1.CallHistoryReadResult.points:type_name -> quorate.peer.v1.HistoryPoint
+	37,  // 85: quorate.peer.v1.CallHistoryReadResult.limits:type_name -> quorate.peer.v1.HistoryPoint
+	38,  // 86: quorate.peer.v1.CallHistoryReadResult.keys:type_name -> quorate.peer.v1.HistoryKey
+	34,  // 87: quorate.peer.v1.CallHistoryReadResult.gaps:type_name -> quorate.peer.v1.HistoryGap
+	38,  // 88: quorate.peer.v1.CallHistoryReadResult.peak:type_name -> quorate.peer.v1.HistoryKey
+	36,  // 89: quorate.peer.v1.HistoryRows.rows:type_name -> quorate.peer.v1.HistoryRow
+	16,  // 90: quorate.peer.v1.CallClient.report:type_name -> quorate.peer.v1.Report
+	55,  // 91: quorate.peer.v1.CallSetLimitsResult.conflict:type_name -> quorate.peer.v1.LimitsConflict
+	56,  // 92: quorate.peer.v1.CallSetLimitsResult.unknown:type_name -> quorate.peer.v1.LimitsUnknown
+	62,  // 93: quorate.peer.v1.CallAsk.asks:type_name -> quorate.peer.v1.Ask
+	64,  // 94: quorate.peer.v1.CallAskResult.answers:type_name -> quorate.peer.v1.AskAnswer
+	73,  // 95: quorate.peer.v1.CallPoliciesResult.bound:type_name -> quorate.peer.v1.PoliciesBound
+	75,  // 96: quorate.peer.v1.CallKeys.keys:type_name -> quorate.peer.v1.CounterKey
+	79,  // 97: quorate.peer.v1.CallAccountsResult.outcomes:type_name -> quorate.peer.v1.AccountOutcome
+	80,  // 98: quorate.peer.v1.AccountOutcome.results:type_name -> quorate.peer.v1.AccountResult
+	1,   // 99: quorate.peer.v1.AccountOutcome.fault:type_name -> quorate.peer.v1.AccountFault
+	92,  // 100: quorate.peer.v1.AccountResult.under:type_name -> quorate.peer.v1.AccountPolicy
+	81,  // 101: quorate.peer.v1.AccountFilter.after:type_name -> quorate.peer.v1.AccountName
+	83,  // 102: quorate.peer.v1.ListAccountRealms.after:type_name -> quorate.peer.v1.AccountRealm
+	83,  // 103: quorate.peer.v1.AccountRealms.realms:type_name -> quorate.peer.v1.AccountRealm
+	81,  // 104: quorate.peer.v1.CallTurn.accounts:type_name -> quorate.peer.v1.AccountName
+	81,  // 105: quorate.peer.v1.CallReadAccounts.accounts:type_name -> quorate.peer.v1.AccountName
+	82,  // 106: quorate.peer.v1.CallReadAccounts.list:type_name -> quorate.peer.v1.AccountFilter
+	84,  // 107: quorate.peer.v1.CallReadAccounts.realms:type_name -> quorate.peer.v1.ListAccountRealms
+	1,   // 108: quorate.peer.v1.CallReadAccountsResult.fault:type_name -> quorate.peer.v1.AccountFault
+	91,  // 109: quorate.peer.v1.CallReadAccountsResult.accounts:type_name -> quorate.peer.v1.AccountView
+	90,  // 110: quorate.peer.v1.CallReadAccountsResult.transaction:type_name -> quorate.peer.v1.TransactionView
+	85,  // 111: quorate.peer.v1.CallReadAccountsResult.realms:type_name -> quorate.peer.v1.AccountRealms
+	81,  // 112: quorate.peer.v1.AccountView.id:type_name -> quorate.peer.v1.AccountName
+	92,  // 113: quorate.peer.v1.AccountView.policy:type_name -> quorate.peer.v1.AccountPolicy
+	94,  // 114: quorate.peer.v1.AccountView.history:type_name -> quorate.peer.v1.AccountChange
+	93,  // 115: quorate.peer.v1.AccountPolicy.rule:type_name -> quorate.peer.v1.AccountRule
+	92,  // 116: quorate.peer.v1.AccountChange.policy:type_name -> quorate.peer.v1.AccountPolicy
+	2,   // 117: quorate.peer.v1.CallBackup.step:type_name -> quorate.peer.v1.BackupStep
+	97,  // 118: quorate.peer.v1.CallBackupResult.groups:type_name -> quorate.peer.v1.BackupGroup
+	119, // [119:119] is the sub-list for method output_type
+	119, // [119:119] is the sub-list for method input_type
+	119, // [119:119] is the sub-list for extension type_name
+	119, // [119:119] is the sub-list for extension extendee
+	0,   // [0:119] is the sub-list for field type_name
 }
 
 func init() { file_quorate_peer_v1_peer_proto_init() }
@@ -9874,6 +9932,7 @@ func file_quorate_peer_v1_peer_proto_init() {
 		(*Frame_Call)(nil),
 		(*Frame_PackedReports)(nil),
 		(*Frame_PackedGrants)(nil),
+		(*Frame_Clock)(nil),
 	}
 	file_quorate_peer_v1_peer_proto_msgTypes[2].OneofWrappers = []any{
 		(*Raft_AppendEntries)(nil),
@@ -9886,8 +9945,8 @@ func file_quorate_peer_v1_peer_proto_init() {
 		(*Raft_InstallSnapshot)(nil),
 		(*Raft_InstallSnapshotResult)(nil),
 	}
-	file_quorate_peer_v1_peer_proto_msgTypes[19].OneofWrappers = []any{}
-	file_quorate_peer_v1_peer_proto_msgTypes[21].OneofWrappers = []any{
+	file_quorate_peer_v1_peer_proto_msgTypes[20].OneofWrappers = []any{}
+	file_quorate_peer_v1_peer_proto_msgTypes[22].OneofWrappers = []any{
 		(*Call_SetLimits)(nil),
 		(*Call_SetLimitsResult)(nil),
 		(*Call_Rates)(nil),
@@ -9939,20 +9998,20 @@ func file_quorate_peer_v1_peer_proto_init() {
 		(*Call_Audit)(nil),
 		(*Call_AuditResult)(nil),
 	}
-	file_quorate_peer_v1_peer_proto_msgTypes[26].OneofWrappers = []any{
+	file_quorate_peer_v1_peer_proto_msgTypes[27].OneofWrappers = []any{
 		(*CallHistoryRead_Points)(nil),
 		(*CallHistoryRead_Keys)(nil),
 		(*CallHistoryRead_Limits)(nil),
 		(*CallHistoryRead_Stored)(nil),
 	}
-	file_quorate_peer_v1_peer_proto_msgTypes[78].OneofWrappers = []any{}
+	file_quorate_peer_v1_peer_proto_msgTypes[79].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_quorate_peer_v1_peer_proto_rawDesc), len(file_quorate_peer_v1_peer_proto_rawDesc)),
 			NumEnums:      3,
-			NumMessages:   100,
+			NumMessages:   101,
 			NumExtensions: 0,
 			NumServices:   0,
 		},
