@@ -185,8 +185,8 @@ func (q *askQueue) removed(req *decideRequest) {
 	}
 }
 
-// askAll sends queued requests, one message after the other, until the queue is empty. While a message is in flight for
-// longer than pace, another goroutine goes on.
+// askAll sends queued requests, one message after the other, until the queue is empty. If a message is in flight for
+// longer than pace, another goroutine sends the next one.
 func (d *Decider) askAll(r quota.RangeID, q *askQueue) {
 	for batch := q.next(); batch != nil; batch = q.next() {
 		late := time.AfterFunc(pace, func() { d.spawn(func() { d.askAll(r, q) }) })
