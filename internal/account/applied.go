@@ -16,6 +16,12 @@ type applied struct {
 	results   string // packed
 }
 
+// size returns the bytes of memory that the request takes, about.
+func (a *applied) size() int {
+	const fixed = 160 // this struct, and its places in two trees
+	return fixed + len(a.key) + len(a.results)
+}
+
 // appliedKey returns the key of a caller's request.
 func appliedKey(by, id string) string {
 	b := make([]byte, 0, len(by)+len(id)+2)

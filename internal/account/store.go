@@ -10,6 +10,7 @@ import (
 type Bounds struct {
 	MaxAccounts int // default 4,000,000
 	MaxRequests int // remembered request ids, default 2,000,000
+	MaxAnswers  int // bytes of the remembered requests and their answers, default 512 MiB; one answer may exceed it
 	MaxTx       int // transactions under way or not yet forgotten, default 10,000
 }
 
@@ -23,6 +24,7 @@ func (b Bounds) orDefaults() Bounds {
 	return Bounds{
 		MaxAccounts: or(b.MaxAccounts, 4_000_000),
 		MaxRequests: or(b.MaxRequests, 2_000_000),
+		MaxAnswers:  or(b.MaxAnswers, 512<<20),
 		MaxTx:       or(b.MaxTx, 10_000),
 	}
 }
@@ -45,6 +47,7 @@ type Store struct {
 	// The fields below are derived from those above, and no view has them.
 	accountExpiry tree[expiry]
 	appliedExpiry tree[expiry]
+	appliedBytes  int // of all applied
 	endedOrder    tree[ended]
 	pending       map[string]*txn        // by request, keyed as in applied
 	policies      map[policy]*policyUses // the policies that accounts have
@@ -222,11 +225,18 @@ func (s *Store) room(at quota.Time, p *part) string {
 			return fmt.Sprintf("the range has %d accounts, and %d more do not fit: at most %d", n, p.created, s.bounds.MaxAccounts)
 		}
 	}
-	if p.id != "" && s.applied.Len()+s.reserved.requests >= s.bounds.MaxRequests {
+	if p.id == "" {
+		return ""
+	}
+	requests := func() int { return s.applied.Len() + s.reserved.requests }
+	if requests() >= s.bounds.MaxRequests || s.appliedBytes >= s.bounds.MaxAnswers {
 		s.collectApplied(at, collectAtBound)
-		if n := s.applied.Len() + s.reserved.requests; n >= s.bounds.MaxRequests {
-			return fmt.Sprintf("the range remembers %d request ids: at most %d; ids are forgotten when their request_id_ttl is over", n, s.bounds.MaxRequests)
-		}
+	}
+	switch {
+	case requests() >= s.bounds.MaxRequests:
+		return fmt.Sprintf("the range remembers %d request ids: at most %d; ids are forgotten when their request_id_ttl is over", requests(), s.bounds.MaxRequests)
+	case s.appliedBytes >= s.bounds.MaxAnswers:
+		return fmt.Sprintf("the range remembers %d bytes of request ids and their answers: at most %d; ids are forgotten when their request_id_ttl is over", s.appliedBytes, s.bounds.MaxAnswers)
 	}
 	return ""
 }
@@ -325,7 +335,9 @@ func (s *Store) use(p *policy) *policy {
 func (s *Store) remember(a *applied) {
 	if old, ok := s.applied.Set(a); ok {
 		s.appliedExpiry.Delete(expiry{at: old.expires, key: old.key})
+		s.appliedBytes -= old.size()
 	}
+	s.appliedBytes += a.size()
 	s.appliedExpiry.Set(expiry{at: a.expires, key: a.key})
 }
 
@@ -359,6 +371,8 @@ func (s *Store) collectApplied(at quota.Time, most int) {
 			return
 		}
 		s.appliedExpiry.Delete(e)
-		s.applied.Delete(&applied{key: e.key})
+		if old, ok := s.applied.Delete(&applied{key: e.key}); ok {
+			s.appliedBytes -= old.size()
+		}
 	}
 }
