@@ -50,9 +50,9 @@ func (b *bucket) writeSlot() {
 	if b.slot == nil {
 		return
 	}
-	total := b.in
-	if b.windowed() {
-		total -= quota.Units(b.hot().held.Load())
+	total, held := b.in, quota.Units(b.hot().held.Load())
+	if b.windowed() || held < 0 { // a grant has taken back tokens that are used
+		total -= held
 	}
 	if b.allocated > 0 && b.limit().Ceiling == quota.Soft { // clients report it to the next node that they attach to
 		total -= b.allocated

@@ -252,10 +252,26 @@ func (al *allocation) accrue(now quota.Time) quota.Units {
 	}
 	al.from = max(al.from, now)
 	if now >= al.lease.Add(leaseSlack) {
+		al.lapse()
 		al.rate, al.charged, al.demand = 0, 0, 0
 	}
 	al.out, al.returnable = al.out.Plus(got), al.returnable.Plus(got)
 	return got
+}
+
+// lapse notes that the rate ends with its lease. A report from before that may arrive later: what it states as held has
+// grown since, and may be spent.
+func (al *allocation) lapse() {
+	if g := al.logged; g != nil && al.charged > 0 {
+		g.lapsed, g.lapsedUntil = max(g.lapsed, al.charged), max(g.lapsedUntil, al.lease.Add(leaseSlack))
+	}
+}
+
+// endLapsed forgets the rate of an ended lease if a report is from after it.
+func (al *allocation) endLapsed(e *quota.ReportEntry) {
+	if g := al.logged; g != nil && (e.Learn != nil || e.Stopped && al.applied(e) || e.AccruedTo >= g.lapsedUntil) {
+		g.lapsed, g.lapsedUntil = 0, 0
+	}
 }
 
 // leaseSlack bounds the time by which a member may see its lease end later than the leader: the grant took time
@@ -285,6 +301,7 @@ func (al *allocation) settle(now, started quota.Time, e *quota.ReportEntry, limi
 	al.owed, al.alone = max(al.owed, e.Charged), max(al.alone, e.Alone)
 	al.used, al.over, al.refused, al.refunded = max(al.used, e.Used), max(al.over, e.Overdrawn), max(al.refused, e.Refused), max(al.refunded, e.Refunded)
 	al.acknowledge(e.Applied)
+	al.endLapsed(e)
 	if e.Stopped && al.applied(e) {
 		al.rate, al.charged = 0, 0
 	}
@@ -373,6 +390,9 @@ func (al *allocation) mayReceive(now, started quota.Time, e *quota.ReportEntry) 
 	}
 	if dt := min(now, al.lease.Add(leaseSlack)).Sub(from); from > 0 && al.charged > 0 {
 		sum = accruedCeil(al.charged, min(dt, maxComing))
+	}
+	if g := al.logged; g != nil && g.lapsed > 0 {
+		sum = sum.Plus(accruedCeil(g.lapsed, min(g.lapsedUntil.Sub(from), maxComing)))
 	}
 	return min(sum.Plus(al.unackedTokens), quota.Most)
 }

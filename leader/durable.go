@@ -153,6 +153,11 @@ type logged struct {
 	answered quota.Units // see allocation.answered
 	ended    quota.Units // the same, of windows that have ended: no longer out
 	diedAt   quota.Time  // if it is dead
+
+	// lapsed is the rate of a lease that has ended here, at lapsedUntil at the member, if reports from before may be on
+	// their way; 0 if not.
+	lapsed      quota.Units
+	lapsedUntil quota.Time
 }
 
 // log returns logged, creating it. It is for buckets whose counts endure.
@@ -165,7 +170,7 @@ func (al *allocation) log() *logged {
 
 func (al *allocation) unpromise() {
 	if al.logged != nil {
-		al.logged.promised, al.logged.pending = promise{}, nil
+		al.logged.promised, al.logged.pending, al.logged.lapsed = promise{}, nil, 0
 	}
 }
 

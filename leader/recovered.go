@@ -36,6 +36,7 @@ func (al *allocation) clear() {
 // markDead marks the process as dead: its tokens stay out until its journal is reported.
 func (al *allocation) markDead(now quota.Time) {
 	out, ret := al.out, al.returnable
+	al.lapse() // it may live
 	al.void()
 	al.out, al.returnable, al.dead, al.closed = out, ret, true, true
 	al.log().diedAt = now
@@ -101,8 +102,8 @@ func (l *Ledger) finalReport(now quota.Time, b *bucket, r *quota.Report, e *quot
 		if al := b.deadProcess(now, r.From, &last); al != nil {
 			out, ret, answered := al.out, al.returnable, al.answered()
 			used := l.settleDead(now, b, al, &last, e.Used.Plus(e.Overdrawn))
-			al.out = max(0, out-used) // its journal may know of more use
-			al.returnable = min(ret, al.out)
+			al.out, al.returnable = out, ret // its journal may know of more use
+			al.out, al.returnable = max(0, out-used), max(0, b.unspent(al, used))
 			al.log().answered = max(0, answered-used)
 			b.pool.Add(-al.returnable)
 		}
@@ -167,7 +168,7 @@ func (l *Ledger) settleDead(now quota.Time, b *bucket, al *allocation, e *quota.
 	if b.tier.Kind == quota.TokenBucket { // the journal has no times: its counts are at most a burst old
 		used = min(used, max(al.out, b.limit.BurstUnits()))
 	}
-	b.pool.Add(min(al.out-used, al.returnable).Plus(late).Plus(back))
+	b.pool.Add(b.unspent(al, used).Plus(late).Plus(back))
 	if b.tier.Kind != quota.TokenBucket { // of a token bucket it may be the held tokens
 		ended := min(late, al.log().ended)
 		uncounted := used - ended - min(used-late, al.answered())
@@ -182,6 +183,15 @@ func (l *Ledger) settleDead(now quota.Time, b *bucket, al *allocation, e *quota.
 	}
 	al.out, al.returnable, al.log().answered = 0, 0, 0
 	return used
+}
+
+// unspent is what a dead process has left of its tokens after that much use, as far as it may return to the pool;
+// negative if it used more than it had. Of a hard bucket the use may have been at the last moment, as in splitExact.
+func (b *bucket) unspent(al *allocation, used quota.Units) quota.Units {
+	if b.limit.Ceiling == quota.Hard && b.tier.Kind == quota.TokenBucket {
+		return min(max(0, al.returnable-used), al.out-used)
+	}
+	return min(al.out-used, al.returnable)
 }
 
 // keepDead is the least time for which a dead process is remembered, so that its journal can still be reported.
