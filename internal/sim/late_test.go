@@ -21,7 +21,7 @@ func TestLateReports(t *testing.T) {
 	seeds := []uint64{85, 644, 1543, 1997, 2024, 2453, 3412, 3502, 5492, 5570}
 	most := uint64(60)
 	if testspeed.IsFull() {
-		most = 2000
+		most = 500
 	}
 	for seed := range most {
 		seeds = append(seeds, seed)
