@@ -38,7 +38,7 @@ func (r *run) setLimit(l quota.Limit) {
 	if r.baseline != nil {
 		return
 	}
-	limits, err := quota.NewLimits(r.limits.Version+1, []quota.Limit{l})
+	limits, err := quota.NewLimits(r.limits.Version+1, append([]quota.Limit{l}, r.parents...))
 	if err != nil {
 		panic(err)
 	}

@@ -17,6 +17,7 @@ type Scenario struct {
 	Duration time.Duration
 	Sync     time.Duration
 	Limit    quota.Limit
+	parents  []quota.Limit // above Limit; only tests have some
 	Delay    time.Duration
 	Jitter   time.Duration // uniform, on top of Delay; reorders
 	Loss     float64       // of reports and of grants

@@ -82,7 +82,7 @@ func newRun(s Scenario) *run {
 	def(&r.Election, 500*time.Millisecond)
 	def(&r.CheckpointEvery, 750*time.Millisecond)
 	def(&r.CommitDelay, 2*r.Delay+time.Millisecond)
-	r.limits, _ = quota.NewLimits(1, []quota.Limit{s.Limit})
+	r.limits, _ = quota.NewLimits(1, append([]quota.Limit{s.Limit}, s.parents...))
 	for _, l := range s.modes() {
 		r.asks, r.mayAsk = r.asks || l.AsksLeader(), r.mayAsk || l.MayAsk()
 		r.rate, r.largest = max(r.rate, l.Rate.PerSecond()), max(r.largest, l.Burst)
