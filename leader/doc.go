@@ -115,7 +115,8 @@
 // the promised amount.
 //
 // Not covered are: limits that have just become hard or been lowered, until all nodes know; charges
-// after the fact that exceed the level; requests in flight, which are forgotten with their node; and
+// after the fact that exceed the level; requests in flight, which are forgotten with their node (of one
+// that is silent, a new leader keeps places free for the lease of the limit); and
 // tokens of a member that pauses for a lease while it refuses connections, then continues: it counts
 // as dead (Suspect), like one that crashed.
 //

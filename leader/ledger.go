@@ -464,7 +464,8 @@ func (l *Ledger) allReported() bool {
 // that an unexpired lease of an earlier term may still spend are not granted again.
 func (l *Ledger) mayGrant(now quota.Time, b *bucket) bool {
 	if b.limit.Ceiling == quota.Hard && !b.promises() && !b.answersLogged() && !l.first {
-		return l.allReported() || now.Sub(l.started) >= l.cfg.Lease+3*l.cfg.Sync+leaseSlack
+		lasts := max(l.cfg.Lease, b.inFlightLease()) // what an earlier leader granted, and what is in flight by it
+		return l.allReported() || now.Sub(l.started) >= lasts+3*l.cfg.Sync+leaseSlack
 	}
 	return !l.learning
 }

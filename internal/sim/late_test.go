@@ -77,3 +77,23 @@ func lateScenario(seed uint64) Scenario {
 	slices.SortFunc(s.Faults, func(x, y Fault) int { return cmp.Compare(x.At, y.At) })
 	return s
 }
+
+// TestLateFlight checks that no more requests are in flight than a hard limit allows while leaders change and nodes are
+// cut off, stopped, or slow, as long as none dies or seems dead because it refuses connections: a new leader that has not heard of a node keeps places free for as long
+// as requests may be in flight there. Without that, 24 of 300 scenarios had up to 27 too many.
+func TestLateFlight(t *testing.T) {
+	t.Parallel()
+	seeds := uint64(60)
+	if testspeed.IsFull() {
+		seeds = 500
+	}
+	for seed := range seeds {
+		s := lateScenario(100_000 + seed)
+		s.Limit.Kind, s.Limit.Rate = quota.Concurrency, quota.Rate{}
+		s.Hold, s.Limit.Lease = 1500*time.Millisecond, 20*time.Second
+		s.Faults = slices.DeleteFunc(s.Faults, func(f Fault) bool { return f.Kind == Kill || f.Kind == Refuse })
+		if x := Run(s).Excess; x > 0 {
+			t.Errorf("%s: %.0f in flight too many", describe(s), x)
+		}
+	}
+}
