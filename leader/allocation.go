@@ -259,6 +259,15 @@ func (al *allocation) accrue(now quota.Time) quota.Units {
 	return got
 }
 
+// lastWritten returns when the member has written its last report, or earlier: a report may arrive much later than it
+// was written.
+func (al *allocation) lastWritten() quota.Time {
+	if g := al.logged; g != nil && g.accruedTo > 0 {
+		return min(al.reported, g.accruedTo)
+	}
+	return al.reported
+}
+
 // lapse notes that the rate ends with its lease. A report from before that may arrive later: what it states as held has
 // grown since, and may be spent.
 func (al *allocation) lapse() {
@@ -302,6 +311,9 @@ func (al *allocation) settle(now, started quota.Time, e *quota.ReportEntry, limi
 	al.used, al.over, al.refused, al.refunded = max(al.used, e.Used), max(al.over, e.Overdrawn), max(al.refused, e.Refused), max(al.refunded, e.Refunded)
 	al.acknowledge(e.Applied)
 	al.endLapsed(e)
+	if al.logged != nil {
+		al.logged.accruedTo = e.AccruedTo
+	}
 	if e.Stopped && al.applied(e) {
 		al.rate, al.charged = 0, 0
 	}

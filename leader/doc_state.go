@@ -19,5 +19,5 @@
 //	demandState     136  reported reportWithin demand live using deficit awaited unmet unmetAt recalled counts tried admit asked
 //	countState       88  used over refused refunded returned owed alone inFlight overflowed lastUsed lastReturned
 //	durableState     24  saved want logged
-//	logged          168  promised pending planned answered ended diedAt lapsed lapsedUntil
+//	logged          176  promised pending planned answered ended diedAt lapsed lapsedUntil accruedTo
 package leader

@@ -158,6 +158,7 @@ type logged struct {
 	// their way; 0 if not.
 	lapsed      quota.Units
 	lapsedUntil quota.Time
+	accruedTo   quota.Time // of the last report
 }
 
 // log returns logged, creating it. It is for buckets whose counts endure.

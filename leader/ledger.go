@@ -256,13 +256,14 @@ func (l *Ledger) bookEntry(now quota.Time, r *quota.Report, e *quota.ReportEntry
 	}
 	al := b.allocationAt(now, place, r, e)
 	gap, recorded := firstGap(e), al != nil && !al.restored
+	refundsGap := gap // the time in which the member booked the report's refunds
 	opened := al == nil || al.epoch != e.Epoch
 	if opened {
 		alone = false
 		al = b.admit(now, r, e)
 		al.restored = true
 	} else {
-		gap = now.Sub(al.reported)
+		gap, refundsGap = now.Sub(al.reported), now.Sub(al.lastWritten())
 	}
 	if al.restored && e.Learn != nil {
 		alone = false
@@ -275,7 +276,7 @@ func (l *Ledger) bookEntry(now quota.Time, r *quota.Report, e *quota.ReportEntry
 	if b.windowEnded(e) || al.resetSinceReport {
 		d.refunded = 0
 	}
-	d.refunded = l.fitRefund(now, b, gap, recorded, d.refunded)
+	d.refunded = l.fitRefund(now, b, refundsGap, recorded, d.refunded)
 	d.cutOffSince = now
 	if gap >= l.cfg.Lease || d.alone > 0 {
 		d.cutOffSince = l.members[r.From].cutOffSince(now, gap, l.cfg.Lease, d.alone > 0 && now.Sub(l.started) <= l.cfg.Lease)

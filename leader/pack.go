@@ -404,7 +404,7 @@ func (al *allocation) numbers(w *numbers, l *Ledger) {
 	g := al.logged
 	p := &g.promised
 	whole(w, &p.seq)
-	w.times(&p.at, &p.until, &g.diedAt, &g.lapsedUntil)
+	w.times(&p.at, &p.until, &g.diedAt, &g.lapsedUntil, &g.accruedTo)
 	w.amounts(&p.total, &p.high, &p.rate, &p.cap, &p.back, &g.answered, &g.ended, &g.lapsed, &g.planned.tokens, &g.planned.rate, &g.planned.cap)
 	w.flags(&p.final, &p.beyondLog, &g.planned.short)
 }

@@ -97,3 +97,22 @@ func TestLateFlight(t *testing.T) {
 		}
 	}
 }
+
+// TestLateRefunds is TestLateReports with callers that give back a part of their tokens. A report that comes late looks
+// back further than to the arrival of the one before, and the bucket may have been full since the refund.
+func TestLateRefunds(t *testing.T) {
+	t.Parallel()
+	seeds := uint64(50)
+	if testspeed.IsFull() {
+		seeds = 300
+	}
+	for _, where := range []quota.Decide{quota.DecideDefault, quota.AtLeader} {
+		for seed := range seeds {
+			s := lateScenario(300_000 + seed)
+			s.Limit.Decide, s.Loads[0].Refund, s.Loads[0].Cost = where, .3, 3
+			if x := Run(s).Excess; x > 0.02 {
+				t.Errorf("%v, %s: %.2f tokens too many", where, describe(s), x)
+			}
+		}
+	}
+}
