@@ -19,7 +19,7 @@ import (
 func TestLateReports(t *testing.T) {
 	t.Parallel()
 	seeds := []uint64{85, 644, 1543, 1997, 2024, 2453, 3412, 3502, 5492, 5570}
-	most := uint64(60)
+	most := uint64(20)
 	if testspeed.IsFull() {
 		most = 500
 	}
@@ -83,7 +83,7 @@ func lateScenario(seed uint64) Scenario {
 // as requests may be in flight there. Without that, 24 of 300 scenarios had up to 27 too many.
 func TestLateFlight(t *testing.T) {
 	t.Parallel()
-	seeds := uint64(60)
+	seeds := uint64(30)
 	if testspeed.IsFull() {
 		seeds = 500
 	}
@@ -102,7 +102,7 @@ func TestLateFlight(t *testing.T) {
 // back further than to the arrival of the one before, and the bucket may have been full since the refund.
 func TestLateRefunds(t *testing.T) {
 	t.Parallel()
-	seeds := uint64(50)
+	seeds := uint64(15)
 	if testspeed.IsFull() {
 		seeds = 300
 	}
