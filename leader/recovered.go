@@ -185,7 +185,7 @@ func (l *Ledger) settleDead(now quota.Time, b *bucket, al *allocation, e *quota.
 	return used
 }
 
-// unspent is what a dead process has left of its tokens after that much use, as far as it may return to the pool;
+// unspent returns the tokens that a dead process has left after that much use, as far as they may return to the pool;
 // negative if it used more than it had. Of a hard bucket the use may have been at the last moment, as in splitExact.
 func (b *bucket) unspent(al *allocation, used quota.Units) quota.Units {
 	if b.limit.Ceiling == quota.Hard && b.tier.Kind == quota.TokenBucket {

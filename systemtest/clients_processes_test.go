@@ -98,7 +98,7 @@ const (
 	measuredFor       = 10 * time.Second
 )
 
-// used is what all nodes use: resident bytes, and seconds of processor time so far.
+// used holds the resident bytes of all nodes, and their seconds of processor time so far.
 type used struct {
 	at       time.Time
 	rss, cpu float64

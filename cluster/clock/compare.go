@@ -27,7 +27,7 @@ func (c *Clock) Peer(id quota.NodeID, wall quota.Time, trip time.Duration) {
 	c.compare()
 }
 
-// sample is what is known of another node's wall clock. It is right to within half of the trip: the answer may have
+// sample is a reading of another node's wall clock. It is right to within half of the trip: the answer may have
 // been sent at any moment of it.
 type sample struct {
 	began quota.Time // its time when this process started

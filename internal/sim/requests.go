@@ -19,7 +19,7 @@ type call struct {
 	began quota.Time // by the node's clock
 }
 
-// wanted is what a caller asks of a node.
+// wanted is a caller's request at a node.
 type wanted struct {
 	key    string
 	cost   int64

@@ -33,9 +33,9 @@ type Result struct {
 	Entries, ClientReports int64
 	// Backlog is how long the last report of the run waited for its leader, if leaders need time.
 	Backlog time.Duration
-	// Refunded is what callers gave back, and Charged the use that nodes booked after the fact.
+	// Refunded counts the tokens that callers gave back, and Charged the use that nodes booked after the fact.
 	Refunded, Charged int64
-	// Lost is what members admitted or charged and no leader has booked at the end, less what was booked
+	// Lost counts the tokens that members admitted or charged and no leader has booked at the end, less those booked
 	// twice. It is exact only if the load ends a few seconds before the run and no leader was
 	// killed.
 	Lost int64

@@ -275,7 +275,7 @@ type watchers struct {
 	calls   []call // checks of other keys
 }
 
-// call is what took some time from a moment on.
+// call is a call, with its start and its duration.
 type call struct {
 	at   time.Time
 	took time.Duration
