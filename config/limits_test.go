@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -95,24 +94,6 @@ func exact(limits []quota.Limit) []string {
 		out = append(out, fmt.Sprint(l.LimitName, r, l.Burst, l.Ceiling, err))
 	}
 	return out
-}
-
-func TestDefaultBurst(t *testing.T) {
-	for text, want := range map[string]int64{
-		"10/s": 10, "2.5/s": 3, "0.1/s": 1, "5/m": 1, "90/m": 2, "1000/10s": 100, "0/s": 1,
-		"4398046511104/s": quota.MaxTokens, "1/10ms": 100,
-	} {
-		r, err := quota.ParseRate(text)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if got := DefaultBurst(r); got != want {
-			t.Errorf("%s: %d; want %d", text, got, want)
-		}
-	}
-	if got := DefaultBurst(quota.Rate{Tokens: math.MaxInt64, Per: 1}); got != quota.MaxTokens {
-		t.Errorf("an impossible rate: %d", got)
-	}
 }
 
 func TestTooMuch(t *testing.T) {

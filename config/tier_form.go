@@ -48,7 +48,7 @@ func (l *limitFile) burstFor(v Value, r quota.Rate) int64 {
 	if r.Tokens == 0 {
 		v.Missing("burst", "is missing, and a rate of 0 suggests none; write burst: 0 to refuse everything")
 	}
-	return DefaultBurst(r)
+	return quota.DefaultBurst(r)
 }
 
 const perWant = "a duration such as 10s, 90m, 1d or 1w, or for calendar windows minute, hour, day, week, month or year"
@@ -107,14 +107,4 @@ func (l *limitFile) tiers(d *draft, v Value) {
 			d.More = append(d.More, t)
 		}
 	})
-}
-
-// DefaultBurst returns the burst of a limit without one: one second's worth of tokens, rounded up,
-// and at least 1.
-func DefaultBurst(r quota.Rate) int64 {
-	if r.Tokens <= 0 || r.Per <= 0 {
-		return 1
-	}
-	perSecond := quota.MulDivCeil(r.Tokens, int64(time.Second), int64(r.Per))
-	return min(max(perSecond, 1), quota.MaxTokens)
 }

@@ -76,6 +76,8 @@ func (o *Override) Validate() error {
 func (o *Override) Fits(l *Limit) error {
 	single := o.Burst >= 0 || o.Rate.Per > 0
 	switch {
+	case l.Class != Counted && o.Class == Counted && o.Rate.Per == 0:
+		return fmt.Errorf("rate: is missing; %v is %v and has no tokens that burst or scale could change", l.LimitName, l.Class)
 	case single && len(l.More) > 0:
 		return fmt.Errorf("rate, burst: %v has %d tiers; use scale, which multiplies them all", l.LimitName, len(l.More)+1)
 	case o.Rate.Per > 0 && l.Kind != TokenBucket:
@@ -97,11 +99,19 @@ func Effective(l *Limit, all Overrides, key string) *Limit {
 	return l
 }
 
-// Apply returns a copy of the limit or counter, changed by the override.
+// Apply returns a copy of the limit or counter, changed by the override. A limit that counts nothing, perhaps only since
+// the override was set, needs a rate to become a token bucket, whose burst defaults to that of the rate.
 func (o *Override) Apply(l *Limit) *Limit {
 	out := *l
-	if o.Class != Counted || o.Burst >= 0 || o.Rate.Per > 0 {
+	switch {
+	case o.Class != Counted:
 		out.Class = o.Class
+	case l.Class != Counted && o.Rate.Per == 0:
+		return &out
+	case l.Class != Counted:
+		if out.Class = Counted; o.Rate.Tokens > 0 {
+			out.Burst = DefaultBurst(o.Rate)
+		}
 	}
 	if _, tier := l.Base(); tier == 1 && l.Kind != TokenBucket && o.Burst >= 0 {
 		out.Burst, out.Rate.Tokens = o.Burst, o.Burst

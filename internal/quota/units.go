@@ -132,6 +132,16 @@ func (r Rate) TimeFor(u Units) time.Duration {
 	return time.Duration(MulDivCeil(int64(u), int64(r.Per), int64(FromTokens(r.Tokens))))
 }
 
+// DefaultBurst returns the burst of a limit without one: one second's worth of tokens, rounded up,
+// and at least 1.
+func DefaultBurst(r Rate) int64 {
+	if r.Tokens <= 0 || r.Per <= 0 {
+		return 1
+	}
+	perSecond := MulDivCeil(r.Tokens, int64(time.Second), int64(r.Per))
+	return min(max(perSecond, 1), MaxTokens)
+}
+
 // rateUnits are the named periods of a rate, shortest first.
 var rateUnits = []struct {
 	name string

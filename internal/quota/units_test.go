@@ -228,3 +228,21 @@ func TestRoundUnits(t *testing.T) {
 		t.Errorf("RoundUnits(NaN) = %d, want 0", got)
 	}
 }
+
+func TestDefaultBurst(t *testing.T) {
+	for text, want := range map[string]int64{
+		"10/s": 10, "2.5/s": 3, "0.1/s": 1, "5/m": 1, "90/m": 2, "1000/10s": 100, "0/s": 1,
+		"4398046511104/s": MaxTokens, "1/10ms": 100,
+	} {
+		r, err := ParseRate(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := DefaultBurst(r); got != want {
+			t.Errorf("%s: %d; want %d", text, got, want)
+		}
+	}
+	if got := DefaultBurst(Rate{Tokens: math.MaxInt64, Per: 1}); got != MaxTokens {
+		t.Errorf("an impossible rate: %d", got)
+	}
+}
