@@ -31,7 +31,7 @@ type Call struct {
 	Final bool
 	// Alone means that no leader can be reached: limits that need one follow their when_cut_off.
 	Alone bool
-	// Acquires means that the tokens will be released: without it, concurrency limits refuse.
+	// Acquires means that the tokens will be released or settled: without it, concurrency limits refuse.
 	Acquires bool
 
 	Need       Need
@@ -46,6 +46,7 @@ type Call struct {
 	taken    []taken
 	takenBuf [4]taken
 	windows  []takenIn // windows that leaders charged in this run of Decide
+	counters []counter // counters that this run of Decide charges; only of a call that Acquires
 }
 
 // refusal is a cost that was counted as refused, by a counter or by a limit that it exceeds.
@@ -78,7 +79,7 @@ type taken struct {
 
 // Reset prepares c for these requests. out has one place for each decision.
 func (c *Call) Reset(reqs []quota.Request, out []quota.Decision) {
-	*c = Call{Requests: reqs, Out: out, answers: c.answers[:0], refused: c.refused[:0], windows: c.windows[:0]}
+	*c = Call{Requests: reqs, Out: out, answers: c.answers[:0], refused: c.refused[:0], windows: c.windows[:0], counters: c.counters[:0]}
 	c.taken = c.takenBuf[:0]
 }
 
@@ -100,7 +101,7 @@ func (c *Call) answered(k quota.Key, cost quota.Units) *answer {
 
 // Decide decides a call. If it leaves c.Need set, the call is not decided yet.
 func (a *Aggregator) Decide(clock Clock, c *Call) bool {
-	c.Need, c.FirstGrant, c.refused, c.windows = Nothing, false, c.refused[:0], c.windows[:0]
+	c.Need, c.FirstGrant, c.refused, c.windows, c.counters = Nothing, false, c.refused[:0], c.windows[:0], c.counters[:0]
 	for i := range c.answers {
 		c.answers[i].used = false
 	}
@@ -136,6 +137,11 @@ func (a *Aggregator) decideRequest(clock Clock, c *Call, q *quota.Request) quota
 	if d, ok := a.decideFixed(s, r, l, key, q.Cost, c.Acquires); ok {
 		c.countUnfit(s, &d, q.Cost)
 		return enforced(d, l, key)
+	}
+	if c.Acquires {
+		for _, ch := range r.charges {
+			c.counters = append(c.counters, counter{ch.entry, l.Kind == quota.Concurrency})
+		}
 	}
 	mark, need := len(c.taken), c.Need
 	c.several = len(c.Requests) > 1 || len(r.charges) > 1

@@ -136,7 +136,7 @@ func (p *pair) ask() {
 	case 8:
 		p.each("refund", func(a *Aggregator) any { return a.Refund(p.clock, k.LimitName, k.Key, cost) })
 	case 9:
-		p.each("release", func(a *Aggregator) any { a.Release(p.clock, k.LimitName, k.Key, cost); return a.Held(k) })
+		p.each("release", func(a *Aggregator) any { a.Release(p.clock, k.LimitName, k.Key, cost, nil); return a.Held(k) })
 	case 10:
 		p.each("abandon", func(a *Aggregator) any { return a.Cancel(p.clock, quota.Ask{Key: k, Cost: 1, ID: p.seq + 1}) })
 	case 11:

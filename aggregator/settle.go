@@ -119,11 +119,23 @@ func (a *Aggregator) Refund(clock Clock, n quota.LimitName, key string, cost int
 	return a.refundAll(clock, n, key, cost, nil)
 }
 
-// Taken lists the windows in which a call was charged. RefundTaken gives tokens back only in these. The zero value
-// has no windows.
+// Taken lists what a call was charged to: RefundTaken and Release give tokens back only there. The zero value has no
+// windows.
 type Taken struct {
-	At      quota.Time // a moment before the decision
-	windows []takenIn
+	At       quota.Time // a moment before the decision
+	windows  []takenIn
+	counters []counter // nil if the call did not acquire: then every counter of the limit counts as charged
+}
+
+// counter is a counter that a call charged. A limit that is removed and added again has other entries.
+type counter struct {
+	entry  *limitEntry
+	places bool // of a concurrency limit
+}
+
+// charged reports whether the call charged this counter. A nil t did.
+func (t *Taken) charged(s *limitEntry, places bool) bool {
+	return t == nil || t.counters == nil || slices.Contains(t.counters, counter{s, places})
 }
 
 // takenIn is the window of one counter.
@@ -133,9 +145,12 @@ type takenIn struct {
 	start quota.Time // on the leader's clock
 }
 
-// Taken returns the windows in which an admitted call was charged. since is a moment before its decision.
+// Taken returns what an admitted call was charged to. since is a moment before its decision.
 func (c *Call) Taken(since quota.Time) *Taken {
 	out := &Taken{At: since, windows: slices.Clone(c.windows)}
+	if c.Acquires {
+		out.counters = append([]counter{}, c.counters...)
+	}
 	for _, t := range c.taken {
 		if t.win != 0 {
 			out.windows = append(out.windows, takenIn{t.b.entry, t.b.key, t.win})
@@ -144,8 +159,8 @@ func (c *Call) Taken(since quota.Time) *Taken {
 	return out
 }
 
-// RefundTaken is Refund of tokens that were taken a while ago: each counter gets them back unless it was charged in a
-// window that has ended.
+// RefundTaken is Refund of tokens that were taken a while ago: each counter gets them back if it was charged, unless in
+// a window that has ended.
 func (a *Aggregator) RefundTaken(clock Clock, n quota.LimitName, key string, cost int64, t *Taken) quota.Decision {
 	return a.refundAll(clock, n, key, cost, t)
 }
@@ -162,7 +177,7 @@ func (a *Aggregator) refundAll(clock Clock, n quota.LimitName, key string, cost 
 		return d
 	}
 	for _, c := range r.charges {
-		if !c.floor && cost > 0 && l.Kind != quota.Concurrency {
+		if !c.floor && cost > 0 && l.Kind != quota.Concurrency && taken.charged(c.entry, false) {
 			a.refund(clock, quota.Key{LimitName: c.entry.name, Key: quota.ParentKey(key, c.up)}, quota.FromTokens(cost), taken)
 		}
 	}
@@ -227,9 +242,9 @@ func (b *bucket) windowContinues(l *quota.Limit, taken *Taken) bool {
 const firstUseDelay = time.Second
 
 // Release ends requests in flight that acquired tokens of a concurrency limit.
-func (a *Aggregator) Release(clock Clock, n quota.LimitName, key string, count int64) {
+func (a *Aggregator) Release(clock Clock, n quota.LimitName, key string, count int64, taken *Taken) {
 	s, key := a.table.resolve(n, key)
-	if s == nil {
+	if s == nil || !taken.charged(s, true) {
 		return
 	}
 	b := s.keys.Load(key)

@@ -315,8 +315,8 @@ func (d *Decider) renew(id handle, ttl time.Duration) error {
 	return nil
 }
 
-// book books the usage of a reservation. Unused tokens return to the windows that they were taken from;
-// tokens used beyond the reservation are charged now.
+// book books the usage of a reservation. Unused tokens return to the counters and windows that they were taken from,
+// unless these are gone; tokens used beyond the reservation are charged now.
 func (d *Decider) book(v *reserved, used int64) {
 	limits := d.Limits()
 	for i := range v.reqs {
@@ -325,7 +325,7 @@ func (d *Decider) book(v *reserved, used int64) {
 		switch {
 		case l == nil:
 		case l.Kind == quota.Concurrency:
-			d.agg.Release(d.now, q.Key.LimitName, q.Key.Key, q.Cost)
+			d.agg.Release(d.now, q.Key.LimitName, q.Key.Key, q.Cost, v.taken)
 		case used >= 0 && used < q.Cost:
 			d.agg.RefundTaken(d.now, q.Key.LimitName, q.Key.Key, q.Cost-used, v.taken)
 		case used > q.Cost:

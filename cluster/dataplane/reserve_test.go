@@ -115,3 +115,71 @@ func TestUncounted(t *testing.T) {
 		}
 	}
 }
+
+// TestReservationOfAnotherLimit checks that a reservation gives nothing back to a limit that has been removed and added
+// again since, or that has begun or ceased to count requests in flight, nor to a default or a parent that it did not
+// charge.
+func TestReservationOfAnotherLimit(t *testing.T) {
+	flight := limit("l", 3, quota.Soft)
+	flight.Kind, flight.Rate = quota.Concurrency, quota.Rate{}
+	bucket, other := limit("l", 3, quota.Soft), limit("other", 1, quota.Soft)
+	byDefault, child, parent := limit(quota.Default, 3, quota.Soft), limit("l", 30, quota.Soft), limit("parent", 3, quota.Soft)
+	orphan := child
+	child.Parent = "parent"
+	for _, c := range []struct {
+		name  string
+		first quota.Limit
+		next  [][]quota.Limit
+	}{
+		{"places of a limit that was removed", flight, [][]quota.Limit{{other}, {flight}}},
+		{"tokens of a limit that was removed", bucket, [][]quota.Limit{{other}, {bucket}}},
+		{"tokens of a limit that counts requests in flight now", bucket, [][]quota.Limit{{flight}}},
+		{"tokens of a limit that was removed, and has a default", bucket, [][]quota.Limit{{byDefault}}},
+		{"tokens of a limit without the parent that it has now", orphan, [][]quota.Limit{{child, parent}}},
+		{"places of a limit that counts tokens now", flight, [][]quota.Limit{{bucket}}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			d := alone(t, c.first)
+			version := uint64(1)
+			apply := func(list []quota.Limit) {
+				t.Helper()
+				version++
+				all, err := quota.NewLimits(version, list)
+				if err != nil {
+					t.Fatal(err)
+				}
+				d.agg.SetLimits(d.now(), all)
+				d.limits.Store(all)
+			}
+			take := func() (r quota.Reservation, n int) {
+				t.Helper()
+				out := make([]quota.Decision, 1)
+				for n < 3 {
+					one, ok, err := d.Reserve("", []quota.Request{{Key: quota.Key{LimitName: c.first.LimitName, Key: "k"}, Cost: 1}}, time.Hour, out)
+					if err != nil {
+						t.Fatal(err)
+					}
+					if !ok {
+						return r, n
+					}
+					r, n = one, n+1
+				}
+				return r, n
+			}
+			before, n := take()
+			if n != 3 {
+				t.Fatalf("%d reserved; want 3", n)
+			}
+			for _, list := range c.next {
+				apply(list)
+			}
+			take()
+			if err := d.Settle(t.Context(), before.Handle, 0); err != nil {
+				t.Fatal(err)
+			}
+			if _, n := take(); n != 0 {
+				t.Errorf("the reservation of before gave %d back", n)
+			}
+		})
+	}
+}

@@ -145,7 +145,7 @@ func (r *run) finish(n *node, w wanted, d quota.Decision, by []asked, taken *agg
 	r.after(r.hold(r.rng), func() {
 		t.inFlight -= float64(cost) // the work of a dead node ends too
 		r.step(event{at: r.now, to: n, inc: inc, what: message, f: func() {
-			n.agg.Release(n.clock, r.Limit.LimitName, key, cost)
+			n.agg.Release(n.clock, r.Limit.LimitName, key, cost, nil)
 			r.pump(n)
 		}})
 	})
