@@ -146,7 +146,7 @@ func expires(to *quota.Time, now quota.Time) scalar {
 	return parsed(to, want, func(text string) (at quota.Time, ok bool) {
 		if d, err := parsePause(text); err == nil && d > 0 && d <= quota.MaxPause {
 			at = now.Add(d)
-		} else if t, err := time.Parse(time.RFC3339, text); err == nil && t.Year() < 2262 {
+		} else if t, err := time.Parse(time.RFC3339, text); err == nil && t.Year() < 2262 && t.After(time.Unix(0, int64(now))) { // nanoseconds of a time before 1678 would be later
 			at = quota.Time(t.UnixNano())
 		}
 		return at, at > now
