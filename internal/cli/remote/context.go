@@ -83,7 +83,9 @@ func ReadConfig() (*Config, error) {
 	if err == nil && len(bytes.TrimSpace(data)) > 0 {
 		d := yaml.NewDecoder(bytes.NewReader(data))
 		d.KnownFields(true)
-		err = d.Decode(c)
+		if err = d.Decode(c); errors.Is(err, io.EOF) { // it has only comments
+			err = nil
+		}
 	}
 	if err == nil {
 		err = c.validate()

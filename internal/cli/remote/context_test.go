@@ -134,3 +134,15 @@ func TestContextsBehindLinks(t *testing.T) {
 		t.Errorf("%v; want an error about links", err)
 	}
 }
+
+// TestContextsOfComments checks that a file with nothing but comments has no contexts.
+func TestContextsOfComments(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "config.yaml")
+	if err := os.WriteFile(path, []byte("# contexts: none yet\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv(ConfigVariable, path)
+	if c, err := ReadConfig(); err != nil || len(c.Contexts) != 0 {
+		t.Errorf("%v, %v; want no contexts", c, err)
+	}
+}
