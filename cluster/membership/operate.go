@@ -227,7 +227,7 @@ func (s *Service) transferLeadership(ctx context.Context, _ *caller, r *quoratev
 	}
 	out := &quoratev1.TransferLeadershipResponse{}
 	for _, rg := range s.rangesToMove(r) {
-		if err := s.moveLeader(ctx, v, rg, quota.NodeID(r.GetTo())); err != nil {
+		if err := s.moveLeader(ctx, v, rg, quota.NodeID(r.GetFrom()), quota.NodeID(r.GetTo())); err != nil {
 			if len(out.Faults) < 20 {
 				out.Faults = append(out.Faults, fmt.Sprintf("range %d: %v", rg, err))
 			}
@@ -253,12 +253,15 @@ func (s *Service) rangesToMove(r *quoratev1.TransferLeadershipRequest) (out []qu
 	return out
 }
 
-// moveLeader hands over one range to a node; if to is "", to any other of its voters.
-func (s *Service) moveLeader(ctx context.Context, v *View, r quota.RangeID, to quota.NodeID) error {
+// moveLeader hands over one range, which expected leads unless that is "", to a node; if to is "", to any other of its
+// voters.
+func (s *Service) moveLeader(ctx context.Context, v *View, r quota.RangeID, expected, to quota.NodeID) error {
 	from := s.node.Leader(r)
 	switch {
 	case from == "":
 		return fmt.Errorf("it has no leader now")
+	case expected != "" && from != expected:
+		return fmt.Errorf("%s leads it, not %s", from, expected)
 	case from == to:
 		return nil
 	case to != "" && !slices.Contains(v.Ranges[r].Voters, to):

@@ -127,6 +127,29 @@ func TestLostData(t *testing.T) {
 	}
 }
 
+// leadingNode is a node on which one node leads all ranges.
+type leadingNode struct {
+	Node
+	leader quota.NodeID
+}
+
+func (n *leadingNode) Leader(quota.RangeID) quota.NodeID { return n.leader }
+
+// TestTransferFrom checks that a range is not handed over if another node than the named one leads it.
+func TestTransferFrom(t *testing.T) {
+	members := []*raftlogv1.StoredMember{{Id: "n1", Peer: "h:1"}, {Id: "n2", Peer: "h:2"}}
+	s := NewService(Config{Self: "n1", Ranges: 2}, ViewOf(New(&raftlogv1.Membership{Members: members, Revision: 1}), 2), true, &leadingNode{leader: "n2"})
+	for from, want := range map[string]string{"": "moved 1 []", "n2": "moved 1 []", "n1": "moved 0 [range 1: n2 leads it, not n1]"} {
+		out, err := s.transferLeadership(t.Context(), nil, &quoratev1.TransferLeadershipRequest{Ranges: []uint32{1}, From: from, To: "n2"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := fmt.Sprintf("moved %d %v", out.Moved, out.Faults); got != want {
+			t.Errorf("from %q: %s; want %s", from, got, want)
+		}
+	}
+}
+
 // clockNode is a node whose wall clock is wrong: the cluster's time is another.
 type clockNode struct {
 	Node

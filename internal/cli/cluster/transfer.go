@@ -23,9 +23,10 @@ func newClusterTransferCommand() *cobra.Command {
 		Use:   "transfer",
 		Short: "Transfer the leadership of ranges to other nodes",
 		Long: `Transfer the leadership of ranges to another of their voters: of all ranges that
---from leads, or of those that --range names. The transfer is temporary: the
-cluster soon returns leaderships to the preferred nodes. To keep a node free of
-them, drain it. Exit code 1 means that some could not be transferred.`,
+--from leads, or of those that --range names; with both, only if --from leads
+them. The transfer is temporary: the cluster soon returns leaderships to the
+preferred nodes. To keep a node free of them, drain it. Exit code 1 means that
+some could not be transferred.`,
 		Example: `  quorate cluster transfer --from n1
   quorate cluster transfer --from n1 --to n2
   quorate cluster transfer --range 7,8 --to n3`,
