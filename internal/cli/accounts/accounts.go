@@ -93,8 +93,11 @@ func (a *accountFlags) addFlags(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&a.resource, "type", "", "type of the units, such as builds")
 }
 
-// partFlags are the flags for the parts of an account's one-word form.
+// partFlags are the flags for the parts of an account's one-word form, after the realm.
 var partFlags = []string{"identity", "namespace", "name", "type"}
+
+// allFlags are the flags for all parts.
+var allFlags = append([]string{"app", "realm"}, partFlags...)
 
 // ids parses accounts, one word each. Without words it uses the account that the flags identify.
 func (a *accountFlags) ids(cmd *cobra.Command, words []string) ([]account.ID, error) {
@@ -108,7 +111,7 @@ func (a *accountFlags) ids(cmd *cobra.Command, words []string) ([]account.ID, er
 		}
 		return []account.ID{id}, nil
 	}
-	for _, name := range partFlags {
+	for _, name := range allFlags {
 		if cmd.Flags().Changed(name) {
 			return nil, exit.Usagef("--%s and %s: name the account by flags or in one word, %s", name, phrase.Show(words[0]), config.AccountIDForm)
 		}
@@ -141,21 +144,24 @@ func accountWord(p *quoratev1.AccountID) string {
 	return phrase.Printable(config.FormatAccountID(account.ID{App: p.GetAppId(), Realm: p.GetRealm(), Identity: p.GetIdentity(), Namespace: p.GetNamespace(), Name: p.GetName(), Resource: p.GetResourceType()}))
 }
 
-// policyWord formats a policy as one word for a table, with shortened hashes.
-func policyWord(p *quoratev1.PolicyID, near *quoratev1.AccountID) string {
+// policyCell returns a policy as one word, in which people see a hash shortened.
+func policyCell(p *quoratev1.PolicyID, near *quoratev1.AccountID) render.Cell {
 	if p == nil {
-		return "-"
+		return render.NameOrNothing("")
 	}
 	c, k := p.GetConfig(), p.GetKey()
 	ref := account.PolicyRef{
 		Config: account.ConfigID{App: c.GetAppId(), Realm: c.GetRealm(), Version: c.GetVersion()},
 		Key:    account.PolicyKey{Namespace: k.GetNamespace(), Name: k.GetName(), Resource: k.GetResourceType()},
 	}
+	in := account.ConfigID{App: near.GetAppId(), Realm: near.GetRealm()}
+	cell := render.Cell{Machine: config.FormatPolicyRef(ref, in), Text: true}
 	const most = 12
 	if v := ref.Config.Version; len(v) > most && v[0] == '$' {
 		ref.Config.Version = v[:most] + "..."
 	}
-	return phrase.Printable(config.FormatPolicyRef(ref, account.ConfigID{App: near.GetAppId(), Realm: near.GetRealm()}))
+	cell.Human = phrase.Printable(config.FormatPolicyRef(ref, in))
+	return cell
 }
 
 func policyProto(ref *account.PolicyRef) *quoratev1.PolicyID {

@@ -129,6 +129,8 @@ func (a *applyFlags) request(cmd *cobra.Command, args []string) (req *quoratev1.
 // name sets the request id and its lifetime from flags, unless the file has them.
 func (a *applyFlags) name(cmd *cobra.Command, ops *config.Ops) error {
 	switch {
+	case a.requestID == "" && cmd.Flags().Changed("request-id"):
+		return exit.Usagef("--request-id: is empty; give the request's own id, or leave the flag out: then one is generated")
 	case len(a.requestID) > account.MaxRequestID:
 		return exit.Usagef("--request-id: is %d bytes; at most %d", len(a.requestID), account.MaxRequestID)
 	case a.requestID != "" && ops.RequestID != "":
@@ -176,6 +178,9 @@ func (a *applyFlags) oneOp(cmd *cobra.Command, args []string) ([]account.Op, err
 			return nil, exit.Usagef("--option: %w", err)
 		}
 		op.Options |= bit
+	}
+	if a.policy == "" && a.policyRealm != "" {
+		return nil, exit.Usagef("--policy-realm: is for --policy, which is missing")
 	}
 	if a.policy != "" {
 		near := account.ConfigID{App: op.Account.App, Realm: op.Account.Realm}

@@ -94,7 +94,7 @@ func stateCells(s *quoratev1.AccountState) []any {
 	if s.Account.Policy != nil {
 		limit = int64(s.Account.Policy.Limit)
 	}
-	return []any{s.Account.Balance, s.ProjectedBalance, render.When(s.NextRefillAt), limit, policyWord(s.Account.PolicyId, s.Id), render.When(s.Account.UpdatedAt)}
+	return []any{s.Account.Balance, s.ProjectedBalance, render.When(s.NextRefillAt), limit, policyCell(s.Account.PolicyId, s.Id), render.When(s.Account.UpdatedAt)}
 }
 
 func newAccountsListCommand() *cobra.Command {
@@ -232,7 +232,7 @@ request, and the new balance. Exit code 5 means that the account is unknown.`, a
 func printAccountHistory(p *render.Page, id account.ID, res *quoratev1.GetAccountHistoryResponse) {
 	t := render.NewTable("TIME", "BY", "REQUEST", "BEFORE", "AFTER", "POLICY SET")
 	for _, c := range res.Changes {
-		t.Row(render.When(c.At), render.NameOrNothing(c.By), render.NameOrNothing(c.RequestId), c.PreviousBalance, c.NewBalance, policyWord(c.PolicyId, accountProto(id)))
+		t.Row(render.When(c.At), render.NameOrNothing(c.By), render.NameOrNothing(c.RequestId), c.PreviousBalance, c.NewBalance, policyCell(c.PolicyId, accountProto(id)))
 	}
 	p.Table(t)
 }

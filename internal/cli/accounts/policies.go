@@ -156,6 +156,8 @@ func (r *realmFlags) configID(word string) (*quoratev1.PolicyConfigID, error) {
 		if err := r.need(); err != nil {
 			return nil, err
 		}
+	} else if r.app != "" || r.realm != "" {
+		return nil, exit.Usagef("--app, --realm and %s: name the config by flags or in one word, %s", phrase.Show(word), config.ConfigIDForm)
 	}
 	id, err := config.ParseConfigID(word, r.near())
 	if err != nil {
