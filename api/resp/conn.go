@@ -48,6 +48,7 @@ func (c *conn) run() {
 		args, err := c.in.next()
 		switch {
 		case err == nil:
+			c.hurried = false // what follows is another command
 			c.answer(args)
 		case errors.Is(err, errMore):
 			if !c.flush() || !c.read() {

@@ -392,3 +392,26 @@ func FuzzParse(f *testing.F) {
 		}
 	})
 }
+
+// TestBusy checks that a connection whose commands arrive without a pause stays open, although some command is
+// always incomplete when the server reads.
+func TestBusy(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := New(&fakeNode{}, Options{})
+		c := connect(t, s)
+		defer func() { _ = c.Close() }()
+		ping := array("PING")
+		rest := ping
+		for range 30 {
+			time.Sleep(time.Second)
+			half := len(ping) / 2
+			if _, err := io.WriteString(c, rest+ping[:half]); err != nil {
+				t.Fatalf("the server does not read: %v", err)
+			}
+			rest = ping[half:]
+			if _, err := io.ReadFull(c, make([]byte, len("+PONG\r\n"))); err != nil {
+				t.Fatalf("no answer: %v", err)
+			}
+		}
+	})
+}
