@@ -203,3 +203,13 @@ func TestUnknownLimitNamesNoOtherNamespace(t *testing.T) {
 		t.Error(got)
 	}
 }
+
+// TestAuthInTransaction checks that a transaction tries no more tokens than a connection may.
+func TestAuthInTransaction(t *testing.T) {
+	g := newGuarded(t)
+	g.bind(t, rbac.Anybody, "checker", rbac.Everywhere)
+	got := say(t, g.Server, array("MULTI")+strings.Repeat(array("AUTH", "x"), 100)+array("EXEC"))
+	if n := strings.Count(got, "-WRONGPASS"); n != maxFailures || len(g.denied) != maxFailures {
+		t.Errorf("%d answers, %d denied; want %d", n, len(g.denied), maxFailures)
+	}
+}

@@ -120,6 +120,8 @@ func (c *conn) exec([][]byte) {
 		c.answer(args)
 		if len(c.out) >= flushAt && !c.flush() {
 			c.done = true
+		}
+		if c.done { // as after too many wrong tokens
 			return
 		}
 	}
