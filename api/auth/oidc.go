@@ -183,6 +183,9 @@ func (s *issuer) caller(id *oidc.IDToken) (*Caller, error) {
 			return nil, bad("authorization: the JWT has no claim %s, which auth.oidc.identity_claim requires", s.IdentityClaim)
 		}
 	}
+	if name == "" { // all users without a name would be one
+		return nil, bad("authorization: the JWT has no claim sub, which names its user; set auth.oidc.identity_claim if another claim does")
+	}
 	// Only true counts: otherwise a user who can set any address in their issuer profile could
 	// impersonate others.
 	if s.IdentityClaim == "email" && claims["email_verified"] != true {

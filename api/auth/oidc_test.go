@@ -180,6 +180,10 @@ func TestClaims(t *testing.T) {
 	refused(t, c, err, "the JWT has no claim preferred_username, which auth.oidc.identity_claim requires")
 	c, err = w.identify(t, f.jwt(t, w.claims(f, map[string]any{"sub": strings.Repeat("x", 200)})))
 	refused(t, c, err, "identity: is 205 bytes")
+	for _, sub := range []any{nil, ""} {
+		c, err = w.identify(t, f.jwt(t, w.claims(f, map[string]any{"sub": sub})))
+		refused(t, c, err, "the JWT has no claim sub, which names its user")
+	}
 }
 
 // TestBadJWTs checks that each is refused with its fault, and that the error contains no part of
