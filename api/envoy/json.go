@@ -25,8 +25,9 @@ const maxObjects = 2 * MaxDescriptors * descriptor.MaxEntries
 
 // Handler serves POST [JSONPath]: it answers a RateLimitRequest in protobuf's JSON form with a
 // RateLimitResponse, and status 200 for OK or 429 for OVER_LIMIT. An invalid request gets 400, 405
-// or 413; a request that the limits make impossible, or for whose limit there is no room, gets 500.
-// A caller without the permission check in the namespace of the domain gets 401 or 403.
+// or 413; a request that the limits make impossible, or for whose limit there is no room, gets 500, and
+// one for whose body the node has no room 503. A caller without the permission check in the namespace of the domain
+// gets 401 or 403.
 func (s *Server) Handler() http.Handler { return http.HandlerFunc(s.serveJSON) }
 
 func (s *Server) serveJSON(w http.ResponseWriter, r *http.Request) {
@@ -37,7 +38,11 @@ func (s *Server) serveJSON(w http.ResponseWriter, r *http.Request) {
 	}
 	req, code, err := readJSON(w, r)
 	if err != nil {
-		s.o.Ended("invalid_argument")
+		word := "invalid_argument"
+		if code == http.StatusServiceUnavailable {
+			word = codeWord(codes.ResourceExhausted)
+		}
+		s.o.Ended(word)
 		http.Error(w, err.Error(), code)
 		return
 	}
@@ -71,6 +76,9 @@ func readJSON(w http.ResponseWriter, r *http.Request) (*request, int, error) {
 	if err != nil {
 		if _, long := errors.AsType[*http.MaxBytesError](err); long {
 			return nil, http.StatusRequestEntityTooLarge, badf("the body is larger than %d bytes", MaxBody)
+		}
+		if _, ok := status.FromError(err); ok { // the server has no room for it
+			return nil, http.StatusServiceUnavailable, err
 		}
 		return nil, http.StatusBadRequest, err
 	}

@@ -77,6 +77,10 @@ func (s *Server) postRateLimits(r *http.Request) (proto.Message, error) {
 		s.opts.Ended(codeInvalid)
 		return nil, status.Errorf(codes.OutOfRange, "the body has more than %d bytes", maxBody)
 	}
+	if st, ok := status.FromError(err); ok && err != nil { // the server has no room for it
+		s.opts.Ended(codeInvalid)
+		return nil, st.Err()
+	}
 	if jsontext.Crowded(body, maxObjects) {
 		s.opts.Ended(codeInvalid)
 		return nil, status.Errorf(codes.OutOfRange, "the body has more than %d braces; at most %d requests in one call", maxObjects, maxRequests)
@@ -96,6 +100,7 @@ var httpCodes = map[codes.Code]int{
 	codes.OK: http.StatusOK, codes.InvalidArgument: http.StatusBadRequest, codes.OutOfRange: http.StatusBadRequest,
 	codes.PermissionDenied: http.StatusForbidden, codes.Unauthenticated: http.StatusUnauthorized,
 	codes.NotFound: http.StatusNotFound, codes.Unimplemented: http.StatusMethodNotAllowed, codes.Unavailable: http.StatusServiceUnavailable,
+	codes.ResourceExhausted: http.StatusServiceUnavailable,
 }
 
 // write answers with a message, or with an error.

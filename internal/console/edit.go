@@ -218,7 +218,7 @@ func (p *proposal) seen() string {
 // checkEdit returns the errors in a text while it is edited.
 func checkEdit(r *Request) (any, error) {
 	if err := r.ParseForm(); err != nil {
-		return nil, &Problem{Status: http.StatusRequestEntityTooLarge, Title: "Too large", Detail: "The text is larger than 5 MiB."}
+		return nil, unread(err, "The text is larger than 5 MiB.")
 	}
 	p, err := newProposal(r)
 	if err != nil {

@@ -64,6 +64,14 @@ func problemOf(err error) *Problem {
 	return &p
 }
 
+// unread returns the problem of a form that could not be read: large, unless the node has no room for it.
+func unread(err error, large string) *Problem {
+	if _, ok := status.FromError(err); ok {
+		return problemOf(err)
+	}
+	return &Problem{Status: http.StatusRequestEntityTooLarge, Title: "Too large", Detail: large}
+}
+
 // failure is the data of the error page.
 type failure struct {
 	Kind string

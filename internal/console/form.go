@@ -130,7 +130,7 @@ func newOnce() string {
 func (c *Console) serveAction(a Action) func(http.ResponseWriter, *Request) {
 	return func(w http.ResponseWriter, r *Request) {
 		if err := r.ParseForm(); err != nil {
-			c.fail(w, r, &Problem{Status: http.StatusRequestEntityTooLarge, Title: "Too large", Detail: "The form is larger than 5 MiB, or is not valid."})
+			c.fail(w, r, unread(err, "The form is larger than 5 MiB, or is not valid."))
 			return
 		}
 		once := r.PostForm.Get("once")
