@@ -4,6 +4,7 @@ import (
 	"crypto/rand"
 	"encoding/hex"
 	"fmt"
+	"regexp"
 	"strconv"
 	"strings"
 	"time"
@@ -40,7 +41,7 @@ func (s *Gate) Audit(v *Call) {
 	}
 	if v.Failed != nil {
 		f := FromStatus(v.Failed)
-		e.Result, e.Code, e.Detail, e.MayBeDone = audit.Failed, f.Reason, f.Error(), v.mayBeDone()
+		e.Result, e.Code, e.Detail, e.MayBeDone = audit.Failed, f.Reason, tokenText.ReplaceAllString(f.Error(), "[secret]"), v.mayBeDone()
 		if f.Denied() {
 			e.Result = audit.Denied
 			s.denied.WithLabelValues(labelOf(v.Method), f.Reason).Inc()
@@ -147,7 +148,7 @@ func summarizeOne(b *strings.Builder, fd protoreflect.FieldDescriptor, v protore
 			fmt.Fprintf(b, "(%d bytes)", len(text))
 			return
 		}
-		if strings.Contains(text, "quorate1.") || strings.Contains(text, "quorate1t.") { // a token in a field that is not for tokens
+		if holdsToken(text) { // in a field that is not for tokens
 			b.WriteString("[secret]")
 			return
 		}
@@ -172,6 +173,15 @@ func wellKnown(m protoreflect.Message) (string, bool) {
 		return v.AsDuration().String(), true
 	}
 	return "", false
+}
+
+// tokenText matches a join token or a bearer token, from its first word to its end or the end of what is left of it. It
+// does not match the descriptions of tokens in errors.
+var tokenText = regexp.MustCompile(`quorate1t?\.[0-9a-f]{1,12}\.[A-Za-z0-9_.-]+`)
+
+// holdsToken reports whether a text holds a join token or a bearer token, or the beginning of one.
+func holdsToken(text string) bool {
+	return strings.Contains(text, "quorate1.") || strings.Contains(text, "quorate1t.")
 }
 
 // cut shortens a text to maxWhatText bytes, and never splits a character.

@@ -137,6 +137,9 @@ func (s *ClusterService) RevokeJoinToken(ctx context.Context, req *quoratev1.Rev
 	if req.Id == "" {
 		return nil, apierr.Invalid("id", "is empty; \"quorate join-token list\" prints the ids")
 	}
+	if err := wholeToken(req.Id); err != nil {
+		return nil, err
+	}
 	if err := checkLength("id", req.Id, quota.MaxNameLen); err != nil {
 		return nil, err
 	}

@@ -209,10 +209,18 @@ func (s *SecurityService) ListTokens(context.Context, *quoratev1.ListTokensReque
 	return out, nil
 }
 
+// wholeToken returns an error, without the text, if a token was given where its id belongs.
+func wholeToken(id string) error {
+	if !holdsToken(id) {
+		return nil
+	}
+	return apierr.Invalid("id", "is a whole token; give only its id, the part after the first dot, and treat the token as exposed")
+}
+
 // RevokeToken implements quoratev1.SecurityServiceServer.
 func (s *SecurityService) RevokeToken(ctx context.Context, req *quoratev1.RevokeTokenRequest) (*quoratev1.RevokeTokenResponse, error) {
-	if strings.HasPrefix(req.Id, "quorate1t.") {
-		return nil, apierr.Invalid("id", "is a whole token; give only its id, the part after the first dot, and treat the token as exposed")
+	if err := wholeToken(req.Id); err != nil {
+		return nil, err
 	}
 	if req.Id == "" {
 		return nil, apierr.Invalid("id", "is empty; must be the id of a token, as quorate tokens list shows them")

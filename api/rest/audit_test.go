@@ -113,3 +113,40 @@ func TestDenialIsAudited(t *testing.T) {
 		}
 	}
 }
+
+// TestAuditWithoutTokens checks that a token that was given in the wrong place is neither in the answer of the call that
+// should revoke it nor, whatever the call, in the audit log.
+func TestAuditWithoutTokens(t *testing.T) {
+	path := t.TempDir() + "/audit.log"
+	log, err := audit.Open(audit.Options{Path: path})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer log.Close()
+	s := newSecured(t, everyRole())
+	s.opts.Audit = log
+	h := s.handler()
+	bearer := s.tokens["checker"]
+	part := strings.Split(bearer, ".")
+	join := "quorate1." + part[1] + "." + part[2] + "." + strings.Repeat("0", 64)
+	for _, call := range [][2]string{
+		{"/v1/tokens?id=", bearer},
+		{"/v1/tokens?id=", join},
+		{"/v1/tokens?id=+", bearer},
+		{"/v1/cluster/join-tokens?id=", bearer},
+		{"/v1/cluster/join-tokens?id=", join},
+	} {
+		w := s.do(h, "admin", "DELETE", call[0]+call[1], "")
+		if w.Code != http.StatusBadRequest || !strings.Contains(w.Body.String(), "is a whole token") || strings.Contains(w.Body.String(), part[2][:8]) {
+			t.Errorf("DELETE %s%.12s...: %d %s", call[0], call[1], w.Code, w.Body)
+		}
+	}
+	for _, token := range []string{bearer, join} {
+		s.do(h, "admin", "PUT", "/v1/overrides", `{"overrides":[{"namespace":"web","limit":"`+token+`!","key":"k","burst":1}]}`)
+		s.do(h, "admin", "PUT", "/v1/bindings", `{"binding":{"identity":"`+token+`","role":"checker"}}`)
+	}
+	data, err := os.ReadFile(audit.AttemptsPath(path))
+	if err != nil || strings.Count(string(data), "\n") != 9 || strings.Contains(string(data), part[2][:8]) {
+		t.Errorf("%s, %v; want 9 entries without the secret %s", data, err, part[2])
+	}
+}
