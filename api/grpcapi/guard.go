@@ -61,7 +61,7 @@ func (s *grpcServer) tapped(ctx context.Context, info *tap.Info) (context.Contex
 		if c == nil {
 			c = auth.Spoken("")
 		}
-		s.Audit(&api.Call{Gate: s.Gate, Method: info.FullMethodName, Caller: c, Address: addressOf(ctx), Failed: f})
+		s.Audit(&api.Call{Gate: s.Gate, Method: info.FullMethodName, Caller: c, Address: addressOf(ctx), RequestID: first(info.Header.Get(requestIDKey)), Failed: f})
 		return ctx, f
 	}
 	switch {
@@ -75,7 +75,7 @@ func (s *grpcServer) tapped(ctx context.Context, info *tap.Info) (context.Contex
 
 // arrive creates the Call of a gRPC call.
 func (s *grpcServer) arrive(ctx context.Context, method string) (*api.Call, error) {
-	v := &api.Call{Gate: s.Gate, Method: method, Caller: auth.From(ctx), Address: addressOf(ctx)}
+	v := &api.Call{Gate: s.Gate, Method: method, Caller: auth.From(ctx), Address: addressOf(ctx), RequestID: first(metadata.ValueFromIncomingContext(ctx, requestIDKey))}
 	if !s.local {
 		v.Identify = s.identify
 	}
@@ -212,10 +212,18 @@ func ownerOfCall(ctx context.Context) (owner, connection string) {
 
 // parentOf returns the traceparent of a gRPC call, or "".
 func parentOf(ctx context.Context) string {
-	if v := metadata.ValueFromIncomingContext(ctx, tracing.Header); len(v) > 0 {
-		return v[0]
+	return first(metadata.ValueFromIncomingContext(ctx, tracing.Header))
+}
+
+// requestIDKey is the metadata with the caller's id of a request, for the audit log.
+const requestIDKey = "x-request-id"
+
+// first returns the first value of a metadata key, or "".
+func first(values []string) string {
+	if len(values) == 0 {
+		return ""
 	}
-	return ""
+	return values[0]
 }
 
 // TracedCall returns the id of the sampled trace of a gRPC call, or "".

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 
 	"github.com/quorate/quorate/api"
@@ -110,6 +111,31 @@ func TestDenialIsAudited(t *testing.T) {
 	for i, line := range lines {
 		if !strings.Contains(line, `"code":"PERMISSION_DENIED"`) || !strings.Contains(line, `in namespace \"other\"`) {
 			t.Errorf("%v: %s; want the missing permission and its namespace", calls[i], line)
+		}
+	}
+}
+
+// TestAuditOfGRPC checks that an entry has the caller's id of the request, over gRPC as over HTTP.
+func TestAuditOfGRPC(t *testing.T) {
+	path := t.TempDir() + "/audit.log"
+	log, err := audit.Open(audit.Options{Path: path})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer log.Close()
+	s := newSecured(t, everyRole())
+	s.opts.Audit = log
+	conn := s.dial(t)
+	set := func(who, id string) {
+		ctx := metadata.AppendToOutgoingContext(s.as(t.Context(), who), "x-request-id", id)
+		_, _ = quoratev1.NewSecurityServiceClient(conn).SetBinding(ctx, &quoratev1.SetBindingRequest{Binding: &quoratev1.Binding{Identity: "user:ann", Role: "checker"}})
+	}
+	set("admin", "changed")
+	set("checker", "denied")
+	for file, want := range map[string]string{path: "changed", audit.AttemptsPath(path): "denied"} {
+		data, err := os.ReadFile(file)
+		if err != nil || !strings.Contains(string(data), `"request_id":"`+want+`"`) {
+			t.Errorf("no request %s in %s, %v", want, data, err)
 		}
 	}
 }
