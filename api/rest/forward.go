@@ -158,7 +158,10 @@ func (f *forwardQuery) checkOf(req *http.Request) api.Check {
 	}
 	if f.limit == "" {
 		c.Method = headerOr(req, http.MethodGet, "X-Forwarded-Method", "X-Original-Method")
-		uri, _, _ := strings.Cut(headerOr(req, "/", "X-Forwarded-Uri", "X-Original-Uri"), "?")
+		uri := headerOr(req, "/", "X-Forwarded-Uri", "X-Original-Uri")
+		if end := strings.IndexAny(uri, "?#"); end >= 0 { // proxies and services also end a path at "#", which no client should send
+			uri = uri[:end]
+		}
 		c.Path = quota.WholePath(unescaped(uri))
 		c.Method, c.Path = c.Method[:min(len(c.Method), quota.MaxNameLen)], c.Path[:min(len(c.Path), api.MaxPath)]
 		if !strings.HasPrefix(c.Path, "/") {

@@ -240,7 +240,7 @@ func TestForwardEscapedPath(t *testing.T) {
 	}
 	n.Active = set
 	srv := forwardServer(t, n)
-	for _, uri := range []string{"/login", "/log%69n", "/%6C%6fgin?next=/", "/login/", "/login%2f", "/search/a", "/search/%3Fa", "/search/%zz", "/se%61rch/%zz%", "/search/%ff"} {
+	for _, uri := range []string{"/login", "/log%69n", "/%6C%6fgin?next=/", "/login#", "/login#?/x", "/login/", "/login%2f", "/search/a", "/search/%3Fa", "/search/%zz", "/se%61rch/%zz%", "/search/%ff"} {
 		clear(n.Used)
 		if res := forward(t, srv.URL+"/v1/forward-auth?namespace=web", "X-Forwarded-Uri", uri); res.StatusCode != http.StatusOK || len(n.Used) != 1 {
 			t.Errorf("%s: %s, counted for %v; want one limit", uri, res.Status, n.Used)
