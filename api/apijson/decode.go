@@ -2,6 +2,7 @@ package apijson
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/base64"
 	"fmt"
 	"math"
@@ -38,8 +39,12 @@ func Decode(b []byte, m proto.Message, example string) error {
 // maxListItems bounds every list of a message but one.
 const maxListItems = 1000
 
-// maxLifetime bounds the lifetime of unused accounts in policies, in JSON.
-const maxLifetime = 36500 * 24 * time.Hour
+// longDurations are the durations of requests that may be longer than quota.MaxPause. The lifetime of unused accounts
+// has this bound in JSON only.
+var longDurations = map[protoreflect.FullName]time.Duration{
+	"quorate.v1.Policy.lifetime":        36500 * 24 * time.Hour,
+	"quorate.v1.CreateTokenRequest.ttl": 3650 * 24 * time.Hour,
+}
 
 func mostItems(fd protoreflect.FieldDescriptor) int {
 	if fd.FullName() == "quorate.v1.PolicyConfig.policies" {
@@ -180,10 +185,7 @@ func (r *Reader) quoted(path string, fd protoreflect.FieldDescriptor) (protorefl
 func (r *Reader) inner(path string, fd protoreflect.FieldDescriptor, empty protoreflect.Value) (protoreflect.Value, error) {
 	switch empty.Message().Interface().(type) {
 	case *durationpb.Duration:
-		most := quota.MaxPause
-		if fd.FullName() == "quorate.v1.Policy.lifetime" {
-			most = maxLifetime
-		}
+		most := cmp.Or(longDurations[fd.FullName()], quota.MaxPause)
 		d, given, err := r.Seconds(path, most)
 		if err == nil && !given {
 			err = apierr.Invalid(path, "is null; must be a number of seconds")

@@ -372,6 +372,8 @@ func TestSecurityService(t *testing.T) {
 	do("admin", "GET", "/v1/tokens", "", `"id":"`+id+`","name":"ci"`, 200)
 	do("admin", "POST", "/v1/tokens", `{"name":"c i"}`, `"field":"name"`, 400)
 	do("admin", "POST", "/v1/tokens", `{"name":"ci","ttl":-1}`, `"field":"ttl"`, 400)
+	do("admin", "POST", "/v1/tokens", `{"name":"long","ttl":315360000}`, `"expires_at":"20`, 200) // 3650 days
+	do("admin", "POST", "/v1/tokens", `{"name":"long","ttl":315360001}`, `"field":"ttl"`, 400)
 	do("admin", "DELETE", "/v1/tokens?id="+s.tokens["new"], "", `is a whole token`, 400)
 	do("admin", "DELETE", "/v1/tokens?id="+id, "", `{}`, 200)
 	do("admin", "DELETE", "/v1/tokens?id="+id, "", `NO_SUCH_TOKEN`, 404)
