@@ -156,7 +156,7 @@ func TestInFlightWithoutALeader(t *testing.T) {
 				t.Errorf("%d in flight, want %d", got, tc.most)
 			}
 			for range 20 {
-				g.members[0].Release(g.clock, k.LimitName, k.Key, 1)
+				g.members[0].Release(g.clock, k.LimitName, k.Key, 1, nil)
 				if d := g.take(0, k, 1); !d.Allowed || d.Why != tc.why {
 					t.Fatalf("after a release: %v, %v", d.Allowed, d.Why)
 				}

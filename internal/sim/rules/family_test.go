@@ -165,13 +165,13 @@ func TestInFlight(t *testing.T) {
 				t.Fatalf("%v: %d and %d in flight", ceiling, held[0], held[1])
 			}
 			if m = (round / 2) % 2; held[m] > 2 {
-				g.members[m].Release(g.clock, k.LimitName, k.Key, 2)
+				g.members[m].Release(g.clock, k.LimitName, k.Key, 2, nil)
 				held[m] -= 2
 			}
 			g.pass(150 * time.Millisecond)
 		}
 		for m := range held {
-			g.members[m].Release(g.clock, k.LimitName, k.Key, 1000) // more than is in flight
+			g.members[m].Release(g.clock, k.LimitName, k.Key, 1000, nil) // more than is in flight
 		}
 		g.settle()
 		if got := g.level(k); got != 10*tokens {
@@ -218,7 +218,7 @@ func TestAcquiredWhileLettingGo(t *testing.T) {
 	g := newOneRange(t, 1, ruleOf("l", quota.Tier{Kind: quota.Concurrency, Burst: 10}))
 	k := key("l", "k")
 	g.take(0, k, 1)
-	g.members[0].Release(g.clock, k.LimitName, k.Key, 1)
+	g.members[0].Release(g.clock, k.LimitName, k.Key, 1, nil)
 	m, acquired := g.members[0], false
 	for range 300 {
 		g.now = g.now.Add(10 * time.Millisecond)

@@ -100,7 +100,7 @@ func TestMaxKeys(t *testing.T) {
 		}
 	}
 	for i := range 3 {
-		g.members[0].Release(g.clock, name("flight", i).LimitName, "k", 1)
+		g.members[0].Release(g.clock, name("flight", i).LimitName, "k", 1, nil)
 	}
 	for range 12 {
 		g.pass(time.Second)
