@@ -64,7 +64,7 @@ func (b *backupper) run(ctx context.Context, stdout, stderr io.Writer) error {
 	if err != nil {
 		return err
 	}
-	var last error
+	var last, said error
 	for _, addr := range addrs {
 		begun, err := b.from(ctx, addr, stdout, stderr)
 		if err == nil {
@@ -73,6 +73,12 @@ func (b *backupper) run(ctx context.Context, stdout, stderr io.Writer) error {
 		if last = err; begun || ctx.Err() != nil || status.Code(err) != codes.Unavailable && !remote.Unreachable(err) {
 			break
 		}
+		if said == nil && !remote.Unreachable(err) {
+			said = err
+		}
+	}
+	if said != nil && remote.Unreachable(last) {
+		last = said // a node's answer helps more than the next one's absence
 	}
 	if _, fromNode := status.FromError(last); !fromNode || ctx.Err() != nil {
 		return last
