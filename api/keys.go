@@ -57,7 +57,7 @@ func (s *KeyService) ResetKey(ctx context.Context, req *quoratev1.ResetKeyReques
 // it.
 func (s *KeyService) existing(ctx context.Context, m named, p rbac.Permission) (quota.Key, error) {
 	k := keyOf(m)
-	if err := apiproto.CheckLimitKey(&k); err != nil {
+	if err := apiproto.CheckCounter(&k); err != nil {
 		return k, err
 	}
 	limits := s.node.Limits()

@@ -133,6 +133,17 @@ func CheckLimitKey(k *quota.Key) error {
 	return CheckKey(&k.Key)
 }
 
+// CheckCounter validates a bucket of any limit, as CheckLimitKey does, or of an inline limit.
+func CheckCounter(k *quota.Key) error {
+	if !k.LimitName.IsInline() {
+		return CheckLimitKey(k)
+	}
+	if _, err := k.LimitName.Inline(); err != nil {
+		return apierr.InvalidName("limit", err)
+	}
+	return CheckKey(&k.Key)
+}
+
 // CheckLimitName validates the name of a limit that may be a default or a template.
 func CheckLimitName(n quota.LimitName) error {
 	if n == quota.Global {

@@ -34,7 +34,7 @@ has one. "*" is the key of limits with one bucket for all callers.`,
   quorate keys get api/per_tenant acme -o json`,
 		Args: cobra.ExactArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			k, err := limits.ParseKey(args[0], args[1])
+			k, err := limits.ParseCounter(args[0], args[1])
 			if err != nil {
 				return err
 			}
@@ -77,7 +77,7 @@ Parents do not change. The command asks first.`,
   quorate keys reset web/login alice --yes`,
 		Args: cobra.ExactArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			k, err := limits.ParseKey(args[0], args[1])
+			k, err := limits.ParseCounter(args[0], args[1])
 			if err != nil {
 				return err
 			}

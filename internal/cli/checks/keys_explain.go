@@ -63,14 +63,14 @@ prints new ones, each with its reason. "describe" is the same command.`,
   quorate keys explain api/per_tenant acme -o json`,
 		Args: cobra.ExactArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			k, err := limits.ParseKey(args[0], args[1])
+			k, err := limits.ParseCounter(args[0], args[1])
 			if err != nil {
 				return err
 			}
 			e := keyStanding{}
 			err = t.Call(cmd.Context(), func(ctx context.Context, conn *grpc.ClientConn) (err error) {
 				e.key, err = quoratev1.NewKeyServiceClient(conn).GetKey(ctx, &quoratev1.GetKeyRequest{Namespace: k.Namespace, Limit: k.LimitName.Limit, Key: k.Key})
-				if err != nil {
+				if err != nil || k.LimitName.IsInline() { // only the protocol that defined it can check it
 					return err
 				}
 				e.now, err = quoratev1.NewQuotaServiceClient(conn).Allow(ctx, &quoratev1.AllowRequest{Namespace: k.Namespace, Limit: k.LimitName.Limit, Key: k.Key, Cost: new(int64)})

@@ -190,6 +190,20 @@ func ParseKey(limit, key string) (quota.Key, error) {
 	if err != nil {
 		return quota.Key{}, err
 	}
+	return keyOf(n, key)
+}
+
+// ParseCounter parses a bucket as ParseKey does, or that of an inline limit, as "quorate keys top" prints it.
+func ParseCounter(limit, key string) (quota.Key, error) {
+	namespace, name, _ := strings.Cut(limit, "/")
+	n := quota.LimitName{Namespace: namespace, Limit: name}
+	if _, err := n.Inline(); err != nil {
+		return ParseKey(limit, key)
+	}
+	return keyOf(n, key)
+}
+
+func keyOf(n quota.LimitName, key string) (quota.Key, error) {
 	if len(key) > quota.MaxKeyLen {
 		return quota.Key{}, exit.Usagef("key: is %d bytes; at most %d", len(key), quota.MaxKeyLen)
 	}
