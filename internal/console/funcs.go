@@ -58,6 +58,7 @@ func (c *Console) funcs() template.FuncMap {
 		"rule":          ruleText,
 		"enforced":      enforcedText,
 		"limitname":     limitTitle,
+		"limitlink":     limitLink,
 		"unenforced":    unenforcedBadge,
 	}
 }

@@ -26,6 +26,7 @@ type keyPage struct {
 	Counters              []keyCounter
 	Override              *quoratev1.Override
 	MayReset, MayWrite    bool
+	Inline                bool // the caller of the limit defined it: there are no history, events or overrides
 	Names                 names
 	Past                  *past  // nil while live
 	Events                string // address of the stream of its decisions; empty without permission
@@ -69,8 +70,8 @@ func loadKey(r *Request) (any, error) {
 		}
 		k.Counters = append(k.Counters, one)
 	}
-	k.Override = res.Override
-	if isLive(r) {
+	k.Override, k.Inline = res.Override, inlineLimit(k.Namespace, k.Limit) != nil
+	if isLive(r) || k.Inline {
 		return k, nil
 	}
 	if r.May(rbac.EventsRead) {

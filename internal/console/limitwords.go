@@ -2,9 +2,11 @@ package console
 
 import (
 	"fmt"
+	"html/template"
 	"strings"
 
 	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
+	"github.com/quorate/quorate/internal/apiproto"
 	"github.com/quorate/quorate/internal/quota"
 )
 
@@ -78,8 +80,11 @@ func unenforcedBadge(e quoratev1.Enforcement, fraction float64) *Badge {
 	return &b
 }
 
-// limitTitle returns a limit's name for people.
+// limitTitle returns a limit's name for people. An inline limit has none: it returns its namespace and rule.
 func limitTitle(namespace, limit string) string {
+	if l := inlineLimit(namespace, limit); l != nil {
+		return namespace + ": " + ruleText(apiproto.Limit(l))
+	}
 	switch {
 	case namespace == globalNamespace:
 		return "global default"
@@ -87,6 +92,29 @@ func limitTitle(namespace, limit string) string {
 		return "the " + limit[1:] + " of " + namespace
 	}
 	return namespace + "/" + limit
+}
+
+// inlineLimit returns the limit that its caller defined, or nil if the name is that of another limit. It has no page.
+func inlineLimit(namespace, limit string) *quota.Limit {
+	n := quota.LimitName{Namespace: namespace, Limit: limit}
+	if !n.IsInline() {
+		return nil
+	}
+	l, err := n.Inline()
+	if err != nil {
+		return nil
+	}
+	return l
+}
+
+// limitLink returns a limit's title, as a link to its page if it has one.
+func limitLink(namespace, limit string) (template.HTML, error) {
+	title := template.HTMLEscapeString(limitTitle(namespace, limit))
+	if inlineLimit(namespace, limit) != nil {
+		return template.HTML(title), nil
+	}
+	to, err := link("limit", "namespace", namespace, "limit", limit)
+	return template.HTML(`<a href="` + template.HTMLEscapeString(to) + `">` + title + `</a>`), err
 }
 
 // changesDiff returns changes of limits as a diff of fields.

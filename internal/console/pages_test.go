@@ -254,6 +254,30 @@ func TestKeyPage(t *testing.T) {
 	}
 }
 
+// TestInlineLimit: a limit that its caller defined, as with CL.THROTTLE, has a readable name and no link to a page
+// of its own, and its key can be shown and reset, but not overridden.
+func TestInlineLimit(t *testing.T) {
+	const name = "@inline.bucket.soft.10.3600000000000.5.leader"
+	f := keyFake()
+	f.answer["TopRates"] = func(context.Context, any) (proto.Message, error) {
+		return &quoratev1.TopRatesResponse{Keys: []*quoratev1.KeyRate{{Namespace: "redis", Limit: name, Key: "user:42"}}}, nil
+	}
+	f.answer["GetKey"] = func(_ context.Context, req any) (proto.Message, error) {
+		k := req.(*quoratev1.GetKeyRequest)
+		return &quoratev1.GetKeyResponse{Counters: []*quoratev1.KeyRate{{Namespace: k.Namespace, Limit: k.Limit, Key: k.Key, Rule: &quoratev1.Limit{Rate: "10/h", Burst: 5}}}}, nil
+	}
+	c := New(Deps{Conn: f})
+	for _, page := range []string{"/console/key?q=user", "/console/key?namespace=redis&limit=" + name + "&key=user:42"} {
+		res, body := get(c, page)
+		if res.StatusCode != http.StatusOK || !strings.Contains(body, "redis: 10/h, burst 5") || strings.Contains(body, "/console/limit?limit=%40inline") {
+			t.Errorf("%s: %d\n%s", page, res.StatusCode, body)
+		}
+		if one := strings.Contains(page, "key=user"); one && (!strings.Contains(body, "Reset the key") || strings.Contains(body, "Set an override")) {
+			t.Errorf("%s: actions\n%s", page, body)
+		}
+	}
+}
+
 // TestKeyChanges checks that reset, override and clear ask for confirmation and make the API's
 // calls.
 func TestKeyChanges(t *testing.T) {
