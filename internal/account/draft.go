@@ -123,7 +123,7 @@ func (a *draft) propose(o *Op) (int64, Status, string) {
 	case o.RelativeTo == Zero:
 		return o.Delta, Success, ""
 	case !a.found && a.policy == nil:
-		return 0, MissingAccount, "the account does not exist, and the operation has no policy to create it by"
+		return 0, MissingAccount, "the account does not exist, and the operation names no policy to create it with"
 	case o.RelativeTo == Balance:
 		return a.balance + o.Delta, Success, ""
 	case a.policy == nil:
