@@ -121,7 +121,7 @@ func tokenParts(s, prefix, what, form string, parts int) ([]string, error) {
 	case part[0] != prefix:
 		return nil, fmt.Errorf("%s: does not begin with %s.; must be %s", what, prefix, form)
 	case len(part) != parts:
-		return nil, fmt.Errorf("%s: has %d parts; must be the %d of %s; is it complete?", what, len(part), parts, form)
+		return nil, fmt.Errorf("%s: has %d parts; must have %d, as in %s; was it copied whole?", what, len(part), parts, form)
 	}
 	return part, nil
 }

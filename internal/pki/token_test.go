@@ -57,7 +57,7 @@ func TestTokenErrors(t *testing.T) {
 	loose := part[2][:42] + string("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"[strings.IndexByte("AEIMQUYcgkosw048", part[2][42])*4+1])
 	joins := []struct{ name, token, err string }{
 		{"empty", "", "join token: is empty; must be quorate1.<id>.<secret>.<hash of the CA>"},
-		{"cut off", token[:40], "has 3 parts; must be the 4 of"},
+		{"cut off", token[:40], "has 3 parts; must have 4, as in"},
 		{"cut off in the hash", token[:100], "the last part: hash: has 34 characters; must be 64 hex digits; is the token complete?"},
 		{"a part too many", token + ".x", "has 5 parts"},
 		{"with a space", token + " ", "has spaces or line breaks in it"},
