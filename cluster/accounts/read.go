@@ -99,12 +99,15 @@ func (s *Service) readRequests(ids []account.ID, stale bool) ([]readRequest, []p
 	return asked, places
 }
 
+// inOrder returns the states at their places, all as of the latest of the readings, and the time of that.
 func inOrder(list []reading, places []place) ([]account.State, quota.Time) {
-	out := make([]account.State, len(places))
 	var at quota.Time
+	for _, r := range list {
+		at = max(at, r.at)
+	}
+	out := make([]account.State, len(places))
 	for i, p := range places {
-		out[i] = list[p.request].states[p.index]
-		at = max(at, list[p.request].at)
+		out[i] = list[p.request].states[p.index].At(at)
 	}
 	return out, at
 }

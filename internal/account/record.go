@@ -53,6 +53,19 @@ func (r *record) state(now quota.Time, id ID) State {
 	return s
 }
 
+// At returns the account as of a later time, if nothing changes it until then.
+func (s State) At(now quota.Time) State {
+	switch {
+	case !s.Exists:
+	case s.Expires != 0 && s.Expires <= now:
+		return State{ID: s.ID, Holder: s.Holder}
+	case s.Rule != nil:
+		s.Projected = s.Rule.refill(s.Balance, s.Updated, now)
+		s.Next = s.Rule.next(s.Projected, max(now, s.Updated))
+	}
+	return s
+}
+
 // String returns the policy's name for messages.
 func (r PolicyRef) String() string {
 	c, k := r.Config, r.Key
