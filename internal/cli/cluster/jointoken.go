@@ -53,6 +53,9 @@ history.`,
   quorate join-token create --uses 3 -o token | ssh n4 "umask 077; cat > join.token"`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if req.Uses == 0 {
+				return exit.Usagef("--uses 0: must be 1 or more")
+			}
 			req.Ttl = durationpb.New(ttl)
 			res, err := CallCluster(cmd.Context(), &t, who, quoratev1.ClusterServiceClient.CreateJoinToken, &req)
 			if err != nil {
