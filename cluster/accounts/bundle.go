@@ -25,6 +25,7 @@ type bundle struct {
 	accounts   string
 	calls      []*call
 	ops, bytes int
+	until      time.Time // the latest deadline of its calls: until then it may commit
 }
 
 // Bounds of a bundle.
@@ -57,7 +58,7 @@ func (g *bundles) join(c *call) (first bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	with := g.of[key]
-	if with == nil || len(with.calls) >= maxBundle || with.ops+ops > account.MaxOps || with.bytes+bytes > maxBundleBytes || with.has(&c.parts[0].request) {
+	if with == nil || len(with.calls) >= maxBundle || with.ops+ops > account.MaxOps || with.bytes+bytes > maxBundleBytes || with.has(&c.parts[0].request) || !with.remembers(c) {
 		with = &bundle{accounts: key}
 		if g.of == nil {
 			g.of = map[string]*bundle{}
@@ -65,7 +66,7 @@ func (g *bundles) join(c *call) (first bool) {
 		g.of[key] = with
 		first = true
 	}
-	with.calls, with.ops, with.bytes = append(with.calls, c), with.ops+ops, with.bytes+bytes
+	with.calls, with.ops, with.bytes, with.until = append(with.calls, c), with.ops+ops, with.bytes+bytes, latest(with.until, c.until)
 	c.bundle = with
 	return first
 }
@@ -76,6 +77,25 @@ func (g *bundle) has(r *account.Request) bool {
 		other := &c.parts[0].request
 		return other.ID == r.ID && other.By == r.By
 	})
+}
+
+// remembers reports whether the IDs of all calls, with that of c, are remembered for at least twice as long as the bundle
+// may take. A caller that leaves does not stop the bundle, and may repeat its call elsewhere: a range must not forget the
+// repetition before the bundle has ended, or it would apply both. Twice, since the call's own deadline has prolonged
+// the time (see remembered), which that of the repetition need not.
+func (g *bundle) remembers(c *call) bool {
+	least := 2 * (time.Until(latest(g.until, c.until)) + afterCall)
+	return !slices.ContainsFunc(append(slices.Clip(g.calls), c), func(c *call) bool {
+		r := &c.parts[0].request
+		return r.ID != "" && r.TTL < least
+	})
+}
+
+func latest(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
 }
 
 // accountsOf returns a key for the accounts of all parts, regardless of their order.
@@ -165,9 +185,7 @@ func (s *Service) runBundled(ctx context.Context, parts []part) (out account.Out
 func (s *Service) commitBundle(w *attempts, calls []*call) {
 	until := calls[0].until
 	for _, c := range calls[1:] {
-		if c.until.After(until) {
-			until = c.until
-		}
+		until = latest(until, c.until)
 	}
 	ctx, cancel := context.WithDeadline(s.ctx, until)
 	defer cancel()

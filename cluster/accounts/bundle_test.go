@@ -66,6 +66,38 @@ func TestBundle(t *testing.T) {
 	})
 }
 
+// TestBundleOfShortMemory checks that calls join no bundle that may end after the ID of one of them is forgotten: its
+// caller may leave and repeat it, and a range that forgets the repetition would apply both.
+func TestBundleOfShortMemory(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for name, tt := range map[string]struct {
+			id   string
+			asks time.Duration // how long its ID is remembered; 0 for the default
+			long time.Duration // the other call's deadline
+			want bool          // they share a bundle
+		}{
+			"remembered for hours":               {"a", 0, callLimit, true},
+			"remembered for less than the other": {"a", time.Second, time.Minute, false},
+			"remembered for a second":            {"a", time.Second, callLimit, false},
+			"remembered for a minute":            {"a", time.Minute, callLimit, true},
+			"without an ID":                      {"", time.Second, time.Minute, true},
+		} {
+			var g bundles
+			of := func(id string, asks, limit time.Duration) *call {
+				ctx, cancel := context.WithTimeout(t.Context(), limit)
+				defer cancel()
+				until, _ := ctx.Deadline()
+				r := account.Request{By: "me", ID: id, TTL: remembered(ctx, asks), Ops: in(1)}
+				return &call{parts: []part{{request: r}}, until: until}
+			}
+			first := g.join(of("other", 0, tt.long))
+			if second := g.join(of(tt.id, tt.asks, callLimit)); !first || second == tt.want {
+				t.Errorf("%s: the first begins one: %v, the second too: %v; want true, %v", name, first, second, !tt.want)
+			}
+		}
+	})
+}
+
 // TestBundleModel has callers take units from the same accounts until none are left, while entries
 // are lost, or written without an answer. Each request is applied exactly once in all ranges or
 // refused, and tallied accordingly.
