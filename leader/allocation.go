@@ -17,13 +17,13 @@ type allocation struct {
 	heldState
 	demandState
 	countState
-	durableState
+	rare   *rareState // nil while it would be zero
+	logged *logged    // nil while it would be zero
 }
 
 // openState identifies the member's process and records whether it is alive.
 type openState struct {
-	node             quota.NodeID
-	inc              quota.Incarnation
+	*process
 	epoch            quota.Seq
 	closed           bool
 	resetSinceReport bool // the key was reset since the last report: the next one reports use and refunds before the reset
@@ -56,15 +56,11 @@ type heldState struct {
 type demandState struct {
 	reported     quota.Time
 	reportWithin time.Duration
-	demand       float64     // attempted Units per second, as of the last report
-	live         float64     // current demand: it decays while the member is silent
-	using        float64     // like demand, of admitted less refunded Units
-	deficit      float64     // Units: its share of recent use less its own use
-	awaited      quota.Units // part of the last grant that callers wait for; others see it as spent
-	unmet        quota.Units // Units that its callers wanted and did not get
-	unmetAt      quota.Time
-	recalled     quota.Time // time of the last recall
 	counts       series
+	demand       float32 // attempted Units per second, as of the last report
+	live         float32 // current demand: it decays while the member is silent
+	using        float32 // like demand, of admitted less refunded Units
+	deficit      float32 // Units: its share of recent use less its own use
 	tried        float32 // attempted Units per second, averaged for display
 	admit        float32 // admitted Units per second, likewise
 	asked        uint16  // tokens of its decide requests since its last report, part of demand; at most 65535
@@ -73,19 +69,42 @@ type demandState struct {
 // countState holds the member's counters as last reported in this epoch.
 type countState struct {
 	used, over, refused, refunded, returned quota.Units
-	owed, alone                             quota.Units // parts of over: charged after the fact; admitted while cut off
 
-	inFlight     quota.Units // Concurrency only; not part of out
-	overflowed   quota.Units // bucket.overflowed as of the last report
-	lastUsed     quota.Units // used in the last report
-	lastReturned quota.Units // returned with the last report
+	overflowed quota.Units // bucket.overflowed as of the last report
 }
 
-// durableState holds the member's committed counts, for buckets whose counts endure.
-type durableState struct {
-	saved  quota.Units // committed part of used and over
-	want   quota.Units // ReportEntry.Want as last reported
-	logged *logged     // nil while it would be zero
+// rareState holds what is 0 for most members.
+type rareState struct {
+	owed, alone quota.Units // parts of over: charged after the fact; admitted while cut off
+	inFlight    quota.Units // Concurrency only; not part of out
+	awaited     quota.Units // see allocation.awaited
+	unmet       quota.Units // Units that its callers wanted and did not get
+	unmetAt     quota.Time
+	recalled    quota.Time // time of the last recall
+}
+
+// rarely returns the rare state, to be read.
+func (al *allocation) rarely() rareState {
+	if al.rare == nil {
+		return rareState{}
+	}
+	return *al.rare
+}
+
+// awaited is the part of the last grant that callers wait for; others see it as spent.
+func (al *allocation) awaited() quota.Units {
+	if al.rare == nil {
+		return 0
+	}
+	return al.rare.awaited
+}
+
+// editRare returns the rare state, to be changed. It is nil if it is zero and need not be created.
+func (al *allocation) editRare(create bool) *rareState {
+	if al.rare == nil && create {
+		al.rare = &rareState{}
+	}
+	return al.rare
 }
 
 type unackedGrant struct {
@@ -115,7 +134,10 @@ func (d delta) attempted() quota.Units { return (d.used + d.over).Plus(d.refused
 func (al *allocation) void() {
 	al.out, al.returnable = al.answered(), min(al.answered(), al.returnable)
 	al.held, al.rate, al.charged = 0, 0, 0
-	al.cap, al.capped, al.awaited, al.unacked, al.unackedTokens = 0, 0, 0, al.unacked[:0], 0
+	al.cap, al.capped, al.unacked, al.unackedTokens = 0, 0, al.unacked[:0], 0
+	if r := al.editRare(false); r != nil {
+		r.awaited = 0
+	}
 	al.carriedOver = false
 }
 
@@ -217,13 +239,20 @@ func (al *allocation) begin(now quota.Time, e *quota.ReportEntry) {
 	known := total - min(e.Unreported, total)
 	al.used = min(known, e.Used)
 	al.over = known - al.used
-	al.refused, al.refunded, al.saved, al.returned = 0, 0, 0, 0
+	al.refused, al.refunded, al.returned = 0, 0, 0
 	al.unpromise() // promises refer to the counters of the last epoch
-	al.owed, al.alone = max(0, e.Charged-e.Unreported), max(0, e.Alone-e.Unreported)
+	al.noteExcused(max(0, e.Charged-e.Unreported), max(0, e.Alone-e.Unreported))
 	al.grants = max(al.grants, e.Applied) // numbers continue: the member ignores grants with lower ones
 	al.from, al.demand, al.counts = now, 0, series{}
 	if e.Learn != nil && e.Learn.Cap > 0 { // it has received a grant in this epoch
 		al.refused, al.refunded = e.Refused, e.Refunded
+	}
+}
+
+// noteExcused sets the parts of over that are not errors.
+func (al *allocation) noteExcused(owed, alone quota.Units) {
+	if r := al.editRare(owed != 0 || alone != 0); r != nil {
+		r.owed, r.alone = owed, alone
 	}
 }
 
@@ -298,21 +327,24 @@ func (al *allocation) maxHeld() quota.Units { return max(al.capped, al.held).Plu
 // Otherwise before is the part of all that the member ever spent that belongs to such windows.
 func (al *allocation) settle(now, started quota.Time, e *quota.ReportEntry, limit *quota.Limit, past bool, before quota.Units) delta {
 	burst := limit.BurstUnits()
-	spent := al.used + al.over
+	spent, rare := al.used+al.over, al.rarely()
 	if e.Refunded < al.refunded { // Refunded restarts from 0 in each window
 		al.refunded = 0
 	}
 	d := delta{
 		used: max(0, e.Used-al.used), over: max(0, e.Overdrawn-al.over), refused: max(0, e.Refused-al.refused),
 		refunded: max(0, e.Refunded-al.refunded),
-		owed:     max(0, e.Charged-al.owed), alone: max(0, e.Alone-al.alone),
+		owed:     max(0, e.Charged-rare.owed), alone: max(0, e.Alone-rare.alone),
 	}
-	al.owed, al.alone = max(al.owed, e.Charged), max(al.alone, e.Alone)
+	al.noteExcused(max(rare.owed, e.Charged), max(rare.alone, e.Alone))
+	if r := al.editRare(e.InFlight != 0); r != nil {
+		r.inFlight = e.InFlight
+	}
 	al.used, al.over, al.refused, al.refunded = max(al.used, e.Used), max(al.over, e.Overdrawn), max(al.refused, e.Refused), max(al.refunded, e.Refunded)
 	al.acknowledge(e.Applied)
 	al.endLapsed(e)
 	if al.logged != nil {
-		al.logged.accruedTo = e.AccruedTo
+		al.logged.accruedTo, al.logged.want = e.AccruedTo, e.Want
 	}
 	if e.Stopped && al.applied(e) {
 		al.rate, al.charged = 0, 0
@@ -339,13 +371,13 @@ func (al *allocation) settle(now, started quota.Time, e *quota.ReportEntry, limi
 		standing += min(al.answered(), max(0, ret-standing)) // the rest has overflowed
 	}
 	out += al.answered()
-	al.out, al.returnable, al.held, al.inFlight = out, standing, min(held, burst), e.InFlight
+	al.out, al.returnable, al.held = out, standing, min(held, burst)
 	d.back = min(left, ret) - standing
 	if limit.Ceiling == quota.Hard && limit.Kind == quota.TokenBucket {
 		d.back = al.splitExact(left, max(0, e.Returned-al.returned), ret-d.used-current)
 	}
 	al.returned = e.Returned
-	al.want, al.restored, al.carriedOver = e.Want, false, false
+	al.restored, al.carriedOver = false, false
 	if al.applied(e) {
 		al.charged, al.capped, al.granted = al.rate, al.cap, 0
 	}

@@ -56,15 +56,14 @@ func (l *Ledger) answer(now quota.Time, q *quota.Ask) (quota.Answer, booking) {
 	kept := l.keptFromAsker(b, al)
 	out := b.decide(now, q, kept)
 	if out.Allowed && al != nil && q.Cost > 0 && b.central {
-		al.lastUsed = al.lastUsed.Plus(q.Cost)
-		l.bookDeficit(now, b, al, b.parts())
+		l.bookDeficit(now, b, al, q.Cost, b.parts())
 	}
 	booked.taken, booked.tried, booked.admitted = booked.taken-b.pool.Level(), booked.tried+b.attempted, booked.admitted+b.admitted
 	booked.window, _ = b.pool.Bounds()
 	b.noteAsked(q)
 	// Wherever this leader's limit has requests decided: the member may learn of a change earlier or later.
 	if out.Allowed && q.Cost > 0 && !q.Force && b.limit.Ceiling == quota.Soft && b.endures() {
-		if al := b.allocationForAnswer(now, q); al != nil {
+		if al := b.allocationForAnswer(now, &l.processes, q); al != nil {
 			al.addAnswered(q.Cost)
 			out.Report, booked.report = true, true
 		}
@@ -132,14 +131,14 @@ func (b *bucket) noteAsked(q *quota.Ask) {
 
 // allocationOf returns the allocation of the requesting process; nil if it has none, or counts as dead.
 func (b *bucket) allocationOf(q *quota.Ask) *allocation {
-	if al := b.process(q.From, q.Incarnation); al != nil && !al.dead {
+	if al := b.allocationOfProcess(q.From, q.Incarnation); al != nil && !al.dead {
 		return al
 	}
 	return nil
 }
 
-// process returns the allocation of a process; nil if it has none.
-func (b *bucket) process(node quota.NodeID, inc quota.Incarnation) *allocation {
+// allocationOfProcess returns the allocation of a process; nil if it has none.
+func (b *bucket) allocationOfProcess(node quota.NodeID, inc quota.Incarnation) *allocation {
 	for i := range b.allocations {
 		if al := &b.allocations[i]; al.node == node && al.inc == inc {
 			return al
@@ -150,7 +149,7 @@ func (b *bucket) process(node quota.NodeID, inc quota.Incarnation) *allocation {
 
 // allocationForAnswer returns the allocation of the requesting process, adding it if necessary; nil for a request
 // without a name, and for a process before one that counts as dead. A process that counts as dead itself may live.
-func (b *bucket) allocationForAnswer(now quota.Time, q *quota.Ask) *allocation {
+func (b *bucket) allocationForAnswer(now quota.Time, ps *processes, q *quota.Ask) *allocation {
 	if q.ID == 0 {
 		return nil
 	}
@@ -168,7 +167,7 @@ func (b *bucket) allocationForAnswer(now quota.Time, q *quota.Ask) *allocation {
 		return al
 	}
 	return b.addAllocation(allocation{
-		openState: openState{node: q.From, inc: q.Incarnation, closed: true}, demandState: demandState{reported: now},
+		openState: openState{process: ps.of(q.From, q.Incarnation), closed: true}, demandState: demandState{reported: now},
 	})
 }
 

@@ -30,7 +30,7 @@ func TestAskWithoutRefill(t *testing.T) {
 	}
 	h := led.buckets[examKey]
 	h.allocations = append(h.allocations, allocation{
-		openState: openState{node: "b"},
+		openState: openState{process: &process{processID: processID{node: "b"}}},
 		heldState: heldState{out: quota.FromTokens(2), returnable: quota.FromTokens(2), capped: quota.FromTokens(2)},
 	})
 	if an := ask(1); an.Allowed || an.Why != quota.WhyNotHeld {

@@ -317,10 +317,10 @@ func (b *bucket) remove(al *allocation) {
 
 // admit begins an epoch of the key at a member: a new opening, or one that only an earlier leader
 // knew (e.Learn).
-func (b *bucket) admit(now quota.Time, r *quota.Report, e *quota.ReportEntry) *allocation {
+func (b *bucket) admit(now quota.Time, ps *processes, r *quota.Report, e *quota.ReportEntry) *allocation {
 	al := b.allocation(now, r.From, r.Incarnation)
 	if al == nil {
-		al = b.addAllocation(allocation{openState: openState{node: r.From, inc: r.Incarnation}})
+		al = b.addAllocation(allocation{openState: openState{process: ps.of(r.From, r.Incarnation)}})
 	}
 	b.wakeBy(now.Add(max(rememberSilent, b.inFlightLease())))
 	al.begin(now, e)
@@ -440,7 +440,7 @@ func (b *bucket) close(now quota.Time, al *allocation, e *quota.ReportEntry, ack
 	b.wakeBy(now.Add(linger))
 	al.unplan()
 	b.advance(now)
-	*g = quota.GrantEntry{Key: b.key, Epoch: e.Epoch, Ack: ack, Level: b.levelFor(al, b.level()), Others: b.othersDemand(al), Closed: true, Saved: min(al.saved, quota.Most)}
+	*g = quota.GrantEntry{Key: b.key, Epoch: e.Epoch, Ack: ack, Level: b.levelFor(al, b.level()), Others: b.othersDemand(al), Closed: true, Saved: min(al.saved(), quota.Most)}
 	if b.endures() && (al.unsaved() || al.mayUseMore() || al.unreported() > 0) {
 		b.dirty = b.dirty || len(al.log().pending) == 0
 		al.grants++

@@ -80,7 +80,7 @@ func (b *bucket) check(now quota.Time, later bool, lease time.Duration) error {
 		if err := al.check(); err != nil {
 			return fmt.Errorf("member %s: %w", al.node, err)
 		}
-		standing, inFlight = standing.Plus(al.standing()), inFlight.Plus(al.inFlight)
+		standing, inFlight = standing.Plus(al.standing()), inFlight.Plus(al.rarely().inFlight)
 		if !al.restored { // a promise of the log may exceed the granted rate
 			charged = charged.Plus(al.charged)
 		}

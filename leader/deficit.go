@@ -7,11 +7,10 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// bookDeficit charges the use since al's last report to the deficits: every member's deficit rises
+// bookDeficit charges al's use to the deficits: every member's deficit rises
 // by its share of that use, and al's falls by the use. parts is the sum of all fair shares.
-func (l *Ledger) bookDeficit(now quota.Time, b *bucket, al *allocation, parts float64) {
-	took := float64(al.lastUsed)
-	al.lastUsed = 0
+func (l *Ledger) bookDeficit(now quota.Time, b *bucket, al *allocation, used quota.Units, parts float64) {
+	took := float64(used)
 	if took <= 0 || parts <= 0 {
 		return
 	}
@@ -22,17 +21,17 @@ func (l *Ledger) bookDeficit(now quota.Time, b *bucket, al *allocation, parts fl
 		o := &b.allocations[i]
 		fair := b.fairOf(o)
 		most := max(fewDeficit*float64(quota.Token), fair*long)
-		o.deficit = o.deficit*forget + took*fair/parts
+		deficit := float64(o.deficit)*forget + took*fair/parts
 		if o == al {
-			o.deficit -= took
+			deficit -= took
 		}
-		o.deficit = max(-most, min(most, o.deficit))
+		o.deficit = float32(max(-most, min(most, deficit)))
 	}
 }
 
 // fairOf is the member's max-min fair share of the rate by its current demand, at the water level
 // of the last division, Units per second.
-func (b *bucket) fairOf(al *allocation) float64 { return min(al.live, b.waterLevel) }
+func (b *bucket) fairOf(al *allocation) float64 { return min(float64(al.live), b.waterLevel) }
 
 // parts is the sum of all fair shares.
 func (b *bucket) parts() (sum float64) {
@@ -76,7 +75,8 @@ func (b *bucket) withDeficit(al *allocation, fair float64) float64 {
 // deficitOf is the deficit, less one standard deviation of the use in batches.
 func (b *bucket) deficitOf(al *allocation) float64 {
 	chance := math.Sqrt(b.fairOf(al) * b.deficitSeconds() * (b.batchSize() - float64(quota.Token)))
-	return al.deficit - max(-chance, min(chance, al.deficit))
+	deficit := float64(al.deficit)
+	return deficit - max(-chance, min(chance, deficit))
 }
 
 // lendable returns the tokens that the member may get from an empty pool: its deficit, if it asks for
@@ -86,8 +86,8 @@ func (b *bucket) deficitOf(al *allocation) float64 {
 func (l *Ledger) lendable(b *bucket, al *allocation) quota.Units {
 	sync := l.cfg.Sync.Seconds()
 	tried, _ := al.displayRates(al.reported) // over a longer time than live, which drops between clumps of requests
-	asks := max(al.live, tried)
-	if !b.tracksDeficit() || al.rate > 0 || asks >= b.waterLevel || asks*sync >= float64(quota.Token) || al.live*3*sync < b.batchSize() {
+	asks := max(float64(al.live), tried)
+	if !b.tracksDeficit() || al.rate > 0 || asks >= b.waterLevel || asks*sync >= float64(quota.Token) || float64(al.live)*3*sync < b.batchSize() {
 		return 0
 	}
 	return quota.RoundUnits(max(0, b.deficitOf(al)))
@@ -95,11 +95,11 @@ func (l *Ledger) lendable(b *bucket, al *allocation) quota.Units {
 
 // keptOfReturned is the part of the tokens which the member just returned that it gets again, even
 // from an empty pool: at most its deficit. Otherwise a member that reports more often would take them.
-func (b *bucket) keptOfReturned(al *allocation) quota.Units {
+func (b *bucket) keptOfReturned(al *allocation, returned quota.Units) quota.Units {
 	if !b.tracksDeficit() {
 		return 0
 	}
-	return min(al.lastReturned, quota.RoundUnits(max(0, b.deficitOf(al))))
+	return min(returned, quota.RoundUnits(max(0, b.deficitOf(al))))
 }
 
 // overdrew reports whether the member has used more than its share, beyond chance.
@@ -108,7 +108,7 @@ func (b *bucket) overdrew(al *allocation) bool {
 		return false
 	}
 	part := b.fairOf(al) * b.deficitSeconds()
-	return al.deficit < -chanceDeviations*math.Sqrt(part*b.batchSize())
+	return float64(al.deficit) < -chanceDeviations*math.Sqrt(part*b.batchSize())
 }
 
 // chanceDeviations is the number of standard deviations of a count by which use may exceed the share
@@ -124,19 +124,28 @@ func (b *bucket) expectedUse(o *allocation) quota.Units {
 // unmetOf is the number of tokens, 0 or at least one, that the member's callers were lately refused,
 // if the member will probably use them soon.
 func (l *Ledger) unmetOf(now quota.Time, al *allocation) quota.Units {
-	age := now.Sub(al.unmetAt)
-	if al.unmet < quota.Token || al.closed || al.dead || len(al.unacked) >= maxUnacked {
+	if al.rare == nil {
+		return 0
+	}
+	unmet, age := al.rare.unmet, now.Sub(al.rare.unmetAt)
+	if unmet < quota.Token || al.closed || al.dead || len(al.unacked) >= maxUnacked {
 		return 0
 	}
 	if age > l.cfg.Sync/2 && (al.charged > 0 || age > 3*l.cfg.Sync || !l.busy(al)) {
 		return 0
 	}
-	return al.unmet
+	return unmet
+}
+
+func (al *allocation) setUnmet(u quota.Units, at quota.Time) {
+	if r := al.editRare(u != 0); r != nil {
+		r.unmet, r.unmetAt = u, at
+	}
 }
 
 // busy reports whether the member will probably use a token within two intervals.
 func (l *Ledger) busy(al *allocation) bool {
-	return al.live*2*l.cfg.Sync.Seconds() >= float64(quota.Token)
+	return float64(al.live)*2*l.cfg.Sync.Seconds() >= float64(quota.Token)
 }
 
 // reservedBefore is the part of the pool that is reserved for members whose callers were refused and whose
@@ -168,12 +177,12 @@ func (l *Ledger) keptFromAsker(b *bucket, al *allocation) quota.Units {
 	if !b.central || !b.mayHaveRates() || al == nil || al.live == 0 {
 		return 0
 	}
-	if tried, _ := al.displayRates(al.reported); min(al.live, tried) < b.waterLevel && al.deficit >= 0 {
+	if tried, _ := al.displayRates(al.reported); min(float64(al.live), tried) < b.waterLevel && al.deficit >= 0 {
 		return 0
 	}
 	size, sum := b.batchSize(), 0.0
 	for i := range b.allocations {
-		if o := &b.allocations[i]; o != al && !o.closed && !o.dead && o.deficit >= max(size, al.deficit) && l.busy(o) {
+		if o := &b.allocations[i]; o != al && !o.closed && !o.dead && float64(o.deficit) >= max(size, float64(al.deficit)) && l.busy(o) {
 			sum += size
 		}
 	}

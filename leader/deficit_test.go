@@ -14,19 +14,15 @@ func TestTurns(t *testing.T) {
 	const token = float64(quota.Token)
 	b := &bucket{limit: &quota.Limit{Ceiling: quota.Hard}, state: &state{divisionState: divisionState{waterLevel: 10 * token}}}
 	for _, live := range []float64{30, 10, 10} {
-		b.allocations = append(b.allocations, allocation{demandState: demandState{live: live * token}})
+		b.allocations = append(b.allocations, allocation{demandState: demandState{live: float32(live * token)}})
 	}
 	al := &b.allocations[0]
-	al.lastUsed = 5 * quota.Token
-	(&Ledger{}).bookDeficit(1, b, al, b.parts())
+	(&Ledger{}).bookDeficit(1, b, al, 5*quota.Token, b.parts())
 	want := []float64{-10. / 3, 5. / 3, 5. / 3}
 	for i, w := range want {
-		if got := b.allocations[i].deficit / token; got < w-1e-6 || got > w+1e-6 {
+		if got := float64(b.allocations[i].deficit) / token; got < w-1e-6 || got > w+1e-6 {
 			t.Errorf("member %d is due %.3f tokens, want %.3f", i, got, w)
 		}
-	}
-	if al.lastUsed != 0 {
-		t.Errorf("%d of the report are left to be booked", al.lastUsed)
 	}
 }
 
@@ -55,7 +51,7 @@ func TestEvened(t *testing.T) {
 		if tc.enough {
 			b.waterLevel = math.Inf(1)
 		}
-		al := &allocation{demandState: demandState{live: 5 * fair, deficit: tc.due * token}}
+		al := &allocation{demandState: demandState{live: float32(5 * fair), deficit: float32(tc.due * token)}}
 		if got := b.withDeficit(al, fair) / token; math.Abs(got-tc.want) > 1e-6 {
 			t.Errorf("%s: %.2f/s, want %.2f/s", tc.name, got, tc.want)
 		}
@@ -91,12 +87,12 @@ func TestLendable(t *testing.T) {
 		b := &bucket{limit: &quota.Limit{Ceiling: tc.ceiling}, state: &state{
 			allocations: make([]allocation, 9), divisionState: divisionState{waterLevel: tc.share * token},
 		}}
-		al := &allocation{demandState: demandState{live: tc.live * token, tried: float32(tc.tried * token), deficit: tc.deficit * token}}
-		al.rate, al.lastReturned = quota.RoundUnits(tc.rate*token), quota.RoundUnits(tc.returned*token)
+		al := &allocation{demandState: demandState{live: float32(tc.live * token), tried: float32(tc.tried * token), deficit: float32(tc.deficit * token)}}
+		al.rate = quota.RoundUnits(tc.rate * token)
 		if got, want := l.lendable(b, al), quota.RoundUnits(tc.lendable*token); got != want {
 			t.Errorf("%s: %v lendable, want %v", tc.name, got, want)
 		}
-		if got, want := b.keptOfReturned(al), quota.RoundUnits(tc.kept*token); got != want {
+		if got, want := b.keptOfReturned(al, quota.RoundUnits(tc.returned*token)), quota.RoundUnits(tc.kept*token); got != want {
 			t.Errorf("%s: %v kept of what it returned, want %v", tc.name, got, want)
 		}
 	}

@@ -76,10 +76,10 @@ func (b *bucket) batchSize() float64 {
 // when something happens, so the intervals between reports would always look busy.
 type series struct {
 	from quota.Time
-	n    float64 // tokens since from
-	a    float64 // tokens per second, of the last interval but one
-	b    float64 // tokens of the last interval
-	took float64 // its length in seconds
+	n    float32 // tokens since from
+	a    float32 // tokens per second, of the last interval but one
+	b    float32 // tokens of the last interval
+	took float32 // its length in seconds
 }
 
 // add adds the tokens counted since the last report, and passes complete intervals to d. A member
@@ -91,14 +91,14 @@ func (s *series) add(now quota.Time, tokens float64, every time.Duration, d *dis
 	gap := now.Sub(s.from)
 	if gap >= 3*every { // a shorter gap may be a late report
 		for range 3 { // only direct neighbours enter a sample
-			s.next(s.n, every, d)
+			s.next(float64(s.n), every, d)
 			s.n = 0
 		}
 		gap = every
 	}
-	s.n += tokens
+	s.n += float32(tokens)
 	if gap >= every*3/4 {
-		s.next(s.n, gap, d)
+		s.next(float64(s.n), gap, d)
 		s.from, s.n = now, 0
 	}
 }
@@ -106,11 +106,11 @@ func (s *series) add(now quota.Time, tokens float64, every time.Duration, d *dis
 // next ends an interval. Both neighbours of the previous one are known then.
 func (s *series) next(n float64, took time.Duration, d *dispersion) {
 	c := n / took.Seconds()
-	d.add(s.a*s.took, s.b, c*s.took)
+	d.add(float64(s.a*s.took), float64(s.b), c*float64(s.took))
 	if s.a = 0; s.took > 0 {
 		s.a = s.b / s.took
 	}
-	s.b, s.took = n, took.Seconds()
+	s.b, s.took = float32(n), float32(took.Seconds())
 }
 
 // observe updates the averages of demand and admission. Demand follows a change at once if the
@@ -121,7 +121,7 @@ func (al *allocation) observe(now quota.Time, d delta, sync time.Duration, b *bu
 	if al.reported > 0 {
 		dt = min(max(now.Sub(al.reported), time.Millisecond), 10*sync)
 	}
-	al.reported, al.lastUsed, al.lastReturned = now, d.used+d.over, max(0, d.back)
+	al.reported = now
 	seconds, attempted := dt.Seconds(), float64(d.attempted().Plus(quota.FromTokens(int64(al.asked))))
 	al.asked = 0
 	al.counts.add(now, attempted/float64(quota.Token), max(sync, al.reportWithin), &b.batchSizes)
@@ -167,13 +167,13 @@ func (al *allocation) displayRates(now quota.Time) (tried, admit float64) {
 func (al *allocation) updateLive(now quota.Time, sync time.Duration) {
 	al.live = al.demand
 	if silent := now.Sub(al.reported) - al.reportWithin - sync/2; silent > 0 {
-		al.live *= math.Exp(-silent.Seconds() / (3 * sync.Seconds()))
+		al.live *= float32(math.Exp(-silent.Seconds() / (3 * sync.Seconds())))
 	}
 }
 
 // follow moves an average towards a count of events of the given size.
-func follow(avg, count, size, seconds, fade float64) float64 {
-	return fairshare.Follow(avg, count, size, seconds, fade)
+func follow(avg float32, count, size, seconds, fade float64) float32 {
+	return float32(fairshare.Follow(float64(avg), count, size, seconds, fade))
 }
 
 // fades caches the decay factors of one report: its entries cover about the same time.

@@ -109,7 +109,7 @@ func TestFollow(t *testing.T) {
 		{"silence between clumps says less", 100, 0, 10, 100 * time.Millisecond, 60, 80},
 		{"what is left of a fading average", 0.4, 0, 1, 100 * time.Millisecond, 0, 0},
 	} {
-		got := follow(tc.avg*token, tc.count*token, tc.size*token, tc.took.Seconds(), math.Exp(-tc.took.Seconds()/0.3)) / token
+		got := float64(follow(float32(tc.avg*token), tc.count*token, tc.size*token, tc.took.Seconds(), math.Exp(-tc.took.Seconds()/0.3))) / token
 		if got < tc.least-1e-6 || got > tc.most+1e-6 {
 			t.Errorf("%s: %.1f tokens a second, want %v to %v", tc.name, got, tc.least, tc.most)
 		}

@@ -30,34 +30,37 @@ const (
 // terms are the inputs of one division, in Units. They are floats because they are estimates, and
 // none of them is replicated.
 type terms struct {
-	rate, burst float64 // gain of the level per second; burst of the limit
-	avail       float64 // to be divided, per second
-	total       float64 // demand of all members
-	mine        float64 // of this member
-	fair        float64 // max-min fair part of the rate for this member
-	parts       float64 // sum of all fair parts
-	weight      float64 // fair / parts: this member's part of a surplus
-	members     int     // members with demand
-	least       float64 // least useful amount: one request
-	margin      float64 // size of one event, for the deviation of counts
-	scattered   bool    // the member's part of the burst is less than half a batch
+	rate, burst float64     // gain of the level per second; burst of the limit
+	avail       float64     // to be divided, per second
+	total       float64     // demand of all members
+	mine        float64     // of this member
+	fair        float64     // max-min fair part of the rate for this member
+	parts       float64     // sum of all fair parts
+	weight      float64     // fair / parts: this member's part of a surplus
+	members     int         // members with demand
+	least       float64     // least useful amount: one request
+	margin      float64     // size of one event, for the deviation of counts
+	returned    quota.Units // by the member, with this report
+	scattered   bool        // the member's part of the burst is less than half a batch
 }
 
 // grant answers one entry of a report. asks is false for a member that counted nothing: it gets
 // none of the tokens back that it returned. The bucket has been advanced; others are the tokens
 // outstanding at the other members.
-func (l *Ledger) grant(now quota.Time, b *bucket, al *allocation, e *quota.ReportEntry, ack quota.Seq, asks bool, others quota.Units, g *quota.GrantEntry) {
+func (l *Ledger) grant(now quota.Time, b *bucket, al *allocation, e *quota.ReportEntry, d *delta, ack quota.Seq, asks bool, others quota.Units, g *quota.GrantEntry) {
 	again := l.cfg.Sync
 	var tokens, short quota.Units
 	lease := now.Add(l.cfg.Lease)
 	if l.mayGrant(now, b) {
 		capped := al.capped
 		t := l.weigh(now, b, al)
-		l.bookDeficit(now, b, al, t.parts)
+		t.returned = max(0, d.back)
+		l.bookDeficit(now, b, al, d.used+d.over, t.parts)
 		again = l.reportInterval(t)
 		switch b.central = l.scarce(b, t); {
 		case b.central:
-			al.rate, al.unmet = 0, 0
+			al.rate = 0
+			al.setUnmet(0, 0)
 			again = max(again, centralEvery*l.cfg.Sync) // decide requests show the demand
 			l.recallAll(now, b, al)
 		case l.setRate(b, al, t):
@@ -67,7 +70,7 @@ func (l *Ledger) grant(now quota.Time, b *bucket, al *allocation, e *quota.Repor
 			if tokens, short = l.tokens(now, b, al, e, t, again); short > 0 && b.limit.Ceiling == quota.Hard {
 				l.recall(now, b, al, shortOf(e.Want))
 			}
-			al.unmet, al.unmetAt = min(short, max(0, e.Want-tokens)), now
+			al.setUnmet(min(short, max(0, e.Want-tokens)), now)
 		}
 		l.setCap(b, al, t, tokens)
 		if b.promises() {
@@ -75,7 +78,9 @@ func (l *Ledger) grant(now quota.Time, b *bucket, al *allocation, e *quota.Repor
 		}
 	}
 	al.reportWithin = again
-	al.awaited = min(tokens, e.Want)
+	if r := al.editRare(min(tokens, e.Want) != 0); r != nil {
+		r.awaited = min(tokens, e.Want)
+	}
 	l.deliver(now, b, al, tokens, lease)
 	l.grantAt(now, b, al, tokens, b.levelWith(others.Plus(al.standing())), g)
 	g.Ack = ack
@@ -145,7 +150,7 @@ func (l *Ledger) deliver(now quota.Time, b *bucket, al *allocation, tokens quota
 func (l *Ledger) grantAt(now quota.Time, b *bucket, al *allocation, tokens, level quota.Units, g *quota.GrantEntry) {
 	*g = quota.GrantEntry{
 		Key: b.key, Epoch: al.epoch, Seq: al.grants, Central: b.central,
-		Tokens: tokens, Rate: al.rate, Cap: min(al.cap, quota.Most), Lease: al.lease.Sub(now), Saved: min(al.saved, quota.Most),
+		Tokens: tokens, Rate: al.rate, Cap: min(al.cap, quota.Most), Lease: al.lease.Sub(now), Saved: min(al.saved(), quota.Most),
 		Level: b.levelFor(al, level), Others: b.othersDemand(al), Free: max(b.pool.Level(), l.lendable(b, al)), Unseen: b.unseen(now, al, level), Aside: l.aside(now, b), Again: al.reportWithin,
 	}
 	b.addWindow(g)
@@ -154,7 +159,7 @@ func (l *Ledger) grantAt(now quota.Time, b *bucket, al *allocation, tokens, leve
 // weigh computes the fair share of the rate by water-filling: members that demand less than an
 // equal share get their demand, and the rest is divided equally among the others.
 func (l *Ledger) weigh(now quota.Time, b *bucket, al *allocation) terms {
-	t := terms{rate: float64(b.gainPerSecond()), burst: float64(b.limit.BurstUnits()), mine: al.demand, least: float64(quota.Token), margin: float64(quota.Token)}
+	t := terms{rate: float64(b.gainPerSecond()), burst: float64(b.limit.BurstUnits()), mine: float64(al.demand), least: float64(quota.Token), margin: float64(quota.Token)}
 	avail := t.rate
 	if level := float64(b.pool.Level()); level < 0 && t.rate > 0 {
 		avail = max(0, t.rate+level/debtRepayTime.Seconds())
@@ -164,7 +169,7 @@ func (l *Ledger) weigh(now quota.Time, b *bucket, al *allocation) terms {
 	for i := range b.allocations {
 		o := &b.allocations[i]
 		o.updateLive(now, l.cfg.Sync)
-		if d := o.live; d > 0 {
+		if d := float64(o.live); d > 0 {
 			t.total += d
 			t.members++
 		}
@@ -179,7 +184,7 @@ func (l *Ledger) weigh(now quota.Time, b *bucket, al *allocation) terms {
 	}
 	b.waterLevel = math.Inf(1)
 	if t.total > avail {
-		b.waterLevel = fairshare.Level(len(b.allocations), func(i int) float64 { return b.allocations[i].live }, avail)
+		b.waterLevel = fairshare.Level(len(b.allocations), func(i int) float64 { return float64(b.allocations[i].live) }, avail)
 	}
 	t.fair = min(t.mine, b.waterLevel)
 	if t.parts = b.parts(); t.parts > 0 {
@@ -255,7 +260,7 @@ func (l *Ledger) tokens(now quota.Time, b *bucket, al *allocation, e *quota.Repo
 		}
 		part = min(part, max(0, room))
 	}
-	u := max(quota.RoundUnits(min(part, pool)), min(quota.RoundUnits(want), max(l.lendable(b, al), b.keptOfReturned(al))))
+	u := max(quota.RoundUnits(min(part, pool)), min(quota.RoundUnits(want), max(l.lendable(b, al), b.keptOfReturned(al, t.returned))))
 	if al.rate == 0 {
 		u -= u % quota.Token // without a rate a fraction is never used
 	}

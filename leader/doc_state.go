@@ -14,10 +14,10 @@
 //	divisionState    48  batchSizes shared waterLevel central
 //	logState         48  logged behindSince dirty saved wanted queued behind overdue
 //	announceState     8  announced
-//	openState        40  node inc epoch closed resetSinceReport restored carriedOver settlesEarlier final dead
+//	allocation       16  rare logged
+//	openState        24  process epoch closed resetSinceReport restored carriedOver settlesEarlier final dead
 //	heldState       120  out returnable held capped unackedTokens rate charged from lease cap grants granted unacked
-//	demandState     136  reported reportWithin demand live using deficit awaited unmet unmetAt recalled counts tried admit asked
-//	countState       88  used over refused refunded returned owed alone inFlight overflowed lastUsed lastReturned
-//	durableState     24  saved want logged
-//	logged          176  promised pending planned answered ended diedAt lapsed lapsedUntil accruedTo
+//	demandState      72  reported reportWithin counts demand live using deficit tried admit asked
+//	countState       48  used over refused refunded returned overflowed
+//	logged          192  promised pending planned saved want answered ended diedAt lapsed lapsedUntil accruedTo
 package leader

@@ -17,7 +17,7 @@ func (l *Ledger) restore(now quota.Time, b *bucket, kl *quota.KeyLevel) {
 	}
 	at := min(kl.At, now)
 	for i := range kl.Marks {
-		al := allocationFromMark(&kl.Marks[i], at, b.limit.BurstUnits())
+		al := allocationFromMark(&l.processes, &kl.Marks[i], at, b.limit.BurstUnits())
 		if al.dead && b.windowChanged(kl) { // its promise was for the last window; others may have spent this one
 			al.void()
 		}
@@ -52,15 +52,15 @@ func (b *bucket) windowChanged(kl *quota.KeyLevel) bool {
 }
 
 // allocationFromMark returns the allocation that a line describes.
-func allocationFromMark(m *quota.Mark, at quota.Time, burst quota.Units) allocation {
+func allocationFromMark(ps *processes, m *quota.Mark, at quota.Time, burst quota.Units) allocation {
 	al := allocation{
-		openState:    openState{node: m.Node, inc: m.Incarnation, epoch: m.Epoch, restored: true, dead: m.Dead},
-		heldState:    heldState{out: m.Out, returnable: m.Out, charged: m.Rate, from: at, lease: m.Until, capped: min(m.Cap, burst)},
-		demandState:  demandState{reported: at},
-		countState:   countState{used: m.Used, over: m.Overdrawn, refunded: m.Refunded},
-		durableState: durableState{saved: m.Used.Plus(m.Overdrawn)},
+		openState:   openState{process: ps.of(m.Node, m.Incarnation), epoch: m.Epoch, restored: true, dead: m.Dead},
+		heldState:   heldState{out: m.Out, returnable: m.Out, charged: m.Rate, from: at, lease: m.Until, capped: min(m.Cap, burst)},
+		demandState: demandState{reported: at},
+		countState:  countState{used: m.Used, over: m.Overdrawn, refunded: m.Refunded},
 	}
-	al.log().promised = promise{at: at, total: al.saved, high: al.saved.Plus(m.Out), rate: m.Rate, cap: m.Cap, until: m.Until, back: m.Refunded}
+	al.log().saved = m.Used.Plus(m.Overdrawn)
+	al.log().promised = promise{at: at, total: al.saved(), high: al.saved().Plus(m.Out), rate: m.Rate, cap: m.Cap, until: m.Until, back: m.Refunded}
 	if m.Dead {
 		al.log().diedAt, al.final = at, m.Out == 0
 	}
@@ -74,7 +74,7 @@ func (al *allocation) takeCommitted(e *quota.ReportEntry) {
 	known := min(e.Saved, total)
 	al.used = min(known, e.Used)
 	al.over = known - al.used
-	al.refunded, al.saved = 0, known
+	al.refunded, al.log().saved = 0, known
 }
 
 // resume takes over the rate that an earlier leader had granted. The bounds of the log hold until
@@ -150,6 +150,8 @@ type logged struct {
 	promised promise   // committed
 	pending  []promise // in checkpoints that are not known to be committed, oldest first
 	planned  planned
+	saved    quota.Units // committed part of used and over
+	want     quota.Units // ReportEntry.Want as last reported
 	answered quota.Units // see allocation.answered
 	ended    quota.Units // the same, of windows that have ended: no longer out
 	diedAt   quota.Time  // if it is dead
@@ -169,9 +171,17 @@ func (al *allocation) log() *logged {
 	return al.logged
 }
 
+// saved is the committed part of used and over.
+func (al *allocation) saved() quota.Units {
+	if al.logged == nil {
+		return 0
+	}
+	return al.logged.saved
+}
+
 func (al *allocation) unpromise() {
 	if al.logged != nil {
-		al.logged.promised, al.logged.pending, al.logged.lapsed = promise{}, nil, 0
+		al.logged.promised, al.logged.pending, al.logged.lapsed, al.logged.saved = promise{}, nil, 0, 0
 	}
 }
 
@@ -243,7 +253,7 @@ func (l *Ledger) limitToPromise(now quota.Time, b *bucket, al *allocation, token
 // later grant may begin a periodic window again that nobody has used.
 func (b *bucket) hasPlenty(al *allocation, tokens quota.Units) bool {
 	const plenty = 32
-	need := max(float64(al.want), al.demand) // of one second
+	need := max(float64(al.log().want), float64(al.demand)) // of one second
 	return b.tier.Kind == quota.TokenBucket && float64(b.holds(al).Plus(tokens)) >= plenty*need
 }
 
@@ -258,7 +268,7 @@ func (b *bucket) promise(now quota.Time, al *allocation, lease time.Duration) pr
 	p := promise{at: now, total: al.used.Plus(al.over), rate: al.charged, cap: max(al.maxHeld(), min(al.out, al.capped)), until: max(now, al.lease)}
 	head := quota.Units(0)
 	if !al.dead && !al.closed && !al.restored {
-		need := quota.RoundUnits(min(al.demand, al.live*2+1) * promiseTime.Seconds())
+		need := quota.RoundUnits(min(float64(al.demand), float64(al.live)*2+1) * promiseTime.Seconds())
 		need = min(need, max(0, b.pool.Level())) // the rate covers the rest
 		head = min(burst, max(need, 2*al.log().planned.tokens, burst/16, 4*quota.Token))
 		p.rate = max(p.rate, min(b.limit.Rate.PerSecond(), al.log().planned.rate+al.log().planned.rate/2))
@@ -347,7 +357,7 @@ func (l *Ledger) Saved(now quota.Time, upTo quota.Seq) []quota.Grant {
 
 // unsaved reports whether the log lacks use or refunds that are booked for the member.
 func (al *allocation) unsaved() bool {
-	return al.saved < al.used.Plus(al.over) || al.log().promised.back != al.refunded
+	return al.saved() < al.used.Plus(al.over) || al.log().promised.back != al.refunded
 }
 
 func (al *allocation) committed(upTo quota.Seq) {
@@ -357,7 +367,7 @@ func (al *allocation) committed(upTo quota.Seq) {
 		n++
 	}
 	if n > 0 {
-		al.saved = max(al.saved, al.log().promised.total)
+		al.logged.saved = max(al.logged.saved, al.log().promised.total)
 		al.final = al.log().promised.final && al.log().promised.total == al.used.Plus(al.over) && al.log().promised.back == al.refunded
 		al.log().pending = slices.Delete(al.log().pending, 0, n)
 	}
@@ -374,9 +384,9 @@ func (l *Ledger) catchUp(now quota.Time, b *bucket, out []quota.Grant) []quota.G
 		if !al.log().planned.short || al.dead || al.closed || len(al.log().pending) > 0 {
 			continue
 		}
-		e := quota.ReportEntry{Key: b.key, Epoch: al.epoch, Want: al.want}
+		e := quota.ReportEntry{Key: b.key, Epoch: al.epoch, Want: al.log().want}
 		entries := make([]quota.GrantEntry, 1)
-		l.grant(now, b, al, &e, 0, true, standing-al.standing(), &entries[0])
+		l.grant(now, b, al, &e, &delta{}, 0, true, standing-al.standing(), &entries[0])
 		standing = b.advance(now)
 		out = append(out, quota.Grant{Range: l.id, Term: l.term, From: l.self, To: al.node, At: now, Entries: entries})
 		out = append(out, l.Pushed()...)

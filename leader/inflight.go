@@ -13,7 +13,7 @@ func (b *bucket) recount(now quota.Time) {
 	for i := range b.allocations {
 		al := &b.allocations[i]
 		al.accrue(now) // expires leases
-		free = free.Plus(-al.out).Plus(-al.inFlight)
+		free = free.Plus(-al.out).Plus(-al.rarely().inFlight)
 	}
 	b.outlived = slices.DeleteFunc(b.outlived, func(g deadInFlight) bool { return now >= g.until })
 	for _, g := range b.outlived {
@@ -34,7 +34,7 @@ const maxOutlived = 64
 // keepInFlight keeps the requests in flight of a dead member charged for as long as its callers may
 // hold them. Under hard only.
 func (b *bucket) keepInFlight(now quota.Time, al *allocation) {
-	if al.inFlight > 0 && b.limit.Ceiling == quota.Hard && len(b.outlived) < maxOutlived {
-		b.outlived = append(b.outlived, deadInFlight{now.Add(b.limit.LeaseOrDefault()), al.inFlight})
+	if places := al.rarely().inFlight; places > 0 && b.limit.Ceiling == quota.Hard && len(b.outlived) < maxOutlived {
+		b.outlived = append(b.outlived, deadInFlight{now.Add(b.limit.LeaseOrDefault()), places})
 	}
 }

@@ -260,7 +260,7 @@ func (l *Ledger) bookEntry(now quota.Time, r *quota.Report, e *quota.ReportEntry
 	opened := al == nil || al.epoch != e.Epoch
 	if opened {
 		alone = false
-		al = b.admit(now, r, e)
+		al = b.admit(now, &l.processes, r, e)
 		al.restored = true
 	} else {
 		gap, refundsGap = now.Sub(al.reported), now.Sub(al.lastWritten())
@@ -305,7 +305,7 @@ func (l *Ledger) bookEntry(now quota.Time, r *quota.Report, e *quota.ReportEntry
 	} else {
 		others = b.advance(now) - al.standing()
 	}
-	l.grant(now, b, al, e, r.Seq, asks, others, g)
+	l.grant(now, b, al, e, &d, r.Seq, asks, others, g)
 	if e.Ref != b.ref {
 		g.Ref = b.ref
 	}

@@ -62,10 +62,11 @@ func (b *bucket) levelFor(al *allocation, level quota.Units) quota.Units {
 	spent := b.overdrew(al)
 	for i := range b.allocations {
 		o := &b.allocations[i]
-		if o == al || o.awaited == 0 && !spent {
+		awaited := o.awaited()
+		if o == al || awaited == 0 && !spent {
 			continue
 		}
-		theirs := min(o.awaited, o.standing())
+		theirs := min(awaited, o.standing())
 		if spent {
 			theirs = max(theirs, b.expectedUse(o))
 		}
@@ -115,7 +116,7 @@ func (b *bucket) othersDemand(al *allocation) quota.Units {
 	var sum float64
 	for i := range b.allocations {
 		if o := &b.allocations[i]; o != al {
-			sum += o.live
+			sum += float64(o.live)
 		}
 	}
 	return quota.RoundUnits(max(0, sum-math.Sqrt(sum*b.batchSize())))
@@ -134,7 +135,7 @@ func (b *bucket) unseen(now quota.Time, al *allocation, level quota.Units) quota
 			parts += float64(quota.Token) / 2
 		}
 		if age := now.Sub(o.reported); o != al && age < 2*o.reportWithin { // after that it would have reported
-			sum += o.using * age.Seconds()
+			sum += float64(o.using) * age.Seconds()
 		}
 	}
 	return quota.RoundUnits(min(sum, max(0, float64(level)-parts)))

@@ -35,12 +35,14 @@ func (b *bucket) mayPack() bool {
 	if b.wanted || b.queued || b.behind || b.live != nil || len(b.own.pending) > 0 || len(b.outlived) > 0 || len(b.outstanding) > 0 {
 		return false
 	}
-	return !slices.ContainsFunc(b.allocations, func(al allocation) bool { return al.logged != nil && len(al.logged.pending) > 0 })
+	return !slices.ContainsFunc(b.allocations, func(al allocation) bool {
+		return al.number == 0 || al.logged != nil && len(al.logged.pending) > 0
+	})
 }
 
 // packBucket packs the state of a bucket. It returns false if the bucket must stay unpacked.
 func (l *Ledger) packBucket(b *bucket) bool {
-	if b.dropped || b.isPacked() || !b.mayPack() || !l.processes.fit(b.allocations) {
+	if b.dropped || b.isPacked() || !b.mayPack() {
 		return false
 	}
 	w := numbers{list: slices.Grow(l.numbers[:0], b.state.mostNumbers())}
@@ -123,40 +125,43 @@ func (l *Ledger) packUnused(now quota.Time, most int) int {
 	return most
 }
 
-// process is a process of a member. Packed allocations have the number of theirs.
+// process is a process of a member. All of its allocations share it.
 type process struct {
+	processID
+	number uint32 // from 1, its place in processes; 0 if that is full
+}
+
+type processID struct {
 	node quota.NodeID
 	inc  quota.Incarnation
 }
 
-// processes numbers the processes of members that this leader has learned of.
+// processes lists the processes of members that this leader has learned of.
 type processes struct {
-	list    []process
-	numbers map[process]uint32
+	list []*process
+	byID map[processID]*process
 }
 
 // maxProcesses bounds them: 16 processes of each of 256 nodes, half a megabyte. Buckets of members
 // beyond that are not packed under this leader.
 const maxProcesses = 4096
 
-// fit reports whether the processes of all allocations have numbers, or may get one.
-func (ps *processes) fit(all []allocation) bool {
-	return len(ps.list)+len(all) <= maxProcesses || !slices.ContainsFunc(all, func(al allocation) bool {
-		_, ok := ps.numbers[process{al.node, al.inc}]
-		return !ok
-	})
-}
-
-func (ps *processes) number(p process) uint32 {
-	n, ok := ps.numbers[p]
-	if !ok {
-		if ps.numbers == nil {
-			ps.numbers = map[process]uint32{}
-		}
-		n = uint32(len(ps.list))
-		ps.list, ps.numbers[p] = append(ps.list, p), n
+// of returns a process.
+func (ps *processes) of(node quota.NodeID, inc quota.Incarnation) *process {
+	id := processID{node, inc}
+	p := ps.byID[id]
+	if p != nil {
+		return p
 	}
-	return n
+	p = &process{processID: id}
+	if len(ps.list) < maxProcesses {
+		if ps.byID == nil {
+			ps.byID = map[processID]*process{}
+		}
+		ps.list, ps.byID[id] = append(ps.list, p), p
+		p.number = uint32(len(ps.list))
+	}
+	return p
 }
 
 // numbers turns fields into a sequence of numbers, or restores them: one list of fields serves both.
@@ -269,11 +274,11 @@ func (w *numbers) times(fields ...*quota.Time) {
 }
 
 // floats adds floats, with their bytes reversed: a float with few significant bits becomes a small number.
-func (w *numbers) floats(fields ...*float64) {
+func floats[T ~float64 | ~float32](w *numbers, fields ...*T) {
 	for _, f := range fields {
-		v := bits.ReverseBytes64(math.Float64bits(*f))
+		v := bits.ReverseBytes64(math.Float64bits(float64(*f)))
 		w.number(&v)
-		*f = math.Float64frombits(bits.ReverseBytes64(v))
+		*f = T(math.Float64frombits(bits.ReverseBytes64(v)))
 	}
 }
 
@@ -333,7 +338,7 @@ func (s *state) numbers(w *numbers, l *Ledger) {
 	whole(w, &s.incarnation)
 
 	w.times(&s.asked.at)
-	w.floats(&s.asked.tried, &s.asked.admit)
+	floats(w, &s.asked.tried, &s.asked.admit)
 	for i, r := range elements(w, (*[]room)(&s.rooms)) {
 		w.times(&r.at)
 		w.amounts(&r.room)
@@ -350,7 +355,7 @@ func (s *state) numbers(w *numbers, l *Ledger) {
 	w.times(&s.env.at, &s.env.from, &s.env.to)
 	w.amounts(&s.forgiven, &s.over, &s.needless, &s.needlessAtMost)
 
-	w.floats(&s.batchSizes.variance, &s.batchSizes.mean, &s.batchSizes.typical, &s.waterLevel)
+	floats(w, &s.batchSizes.variance, &s.batchSizes.mean, &s.batchSizes.typical, &s.waterLevel)
 	w.times(&s.shared, &s.logged.at, &s.logged.window, &s.behindSince)
 	w.amounts(&s.logged.level)
 	w.flags(&s.forced, &s.own.unwritten, &s.central, &s.logged.there, &s.dirty, &s.saved, &s.overdue)
@@ -365,15 +370,13 @@ func (al *allocation) numbers(w *numbers, l *Ledger) {
 	if w.restores {
 		var n uint32
 		whole(w, &n)
-		p := l.processes.list[n]
-		al.node, al.inc = p.node, p.inc
+		al.process = l.processes.list[n-1]
 	} else {
-		n := l.processes.number(process{al.node, al.inc})
-		whole(w, &n)
+		whole(w, &al.number)
 	}
 	whole(w, &al.epoch, &al.grants)
-	hasLog := al.logged != nil
-	w.flags(&al.closed, &al.resetSinceReport, &al.restored, &al.carriedOver, &al.settlesEarlier, &al.final, &al.dead, &hasLog)
+	hasLog, hasRare := al.logged != nil, al.rarely() != rareState{}
+	w.flags(&al.closed, &al.resetSinceReport, &al.restored, &al.carriedOver, &al.settlesEarlier, &al.final, &al.dead, &hasLog, &hasRare)
 
 	w.amounts(&al.out, &al.returnable, &al.held, &al.capped, &al.unackedTokens, &al.rate, &al.charged, &al.cap)
 	for i, u := range elements(w, &al.unacked) {
@@ -382,18 +385,19 @@ func (al *allocation) numbers(w *numbers, l *Ledger) {
 		al.unacked[i] = u
 	}
 
-	w.times(&al.from, &al.reported, &al.granted, &al.unmetAt, &al.counts.from, &al.lease, &al.recalled)
+	w.times(&al.from, &al.reported, &al.granted, &al.counts.from, &al.lease)
 	whole(w, &al.reportWithin)
-	w.floats(&al.demand, &al.live, &al.using, &al.deficit, &al.counts.n, &al.counts.a, &al.counts.b, &al.counts.took)
-	tried, admit := float64(al.tried), float64(al.admit)
-	w.floats(&tried, &admit)
-	al.tried, al.admit = float32(tried), float32(admit)
+	floats(w, &al.demand, &al.live, &al.using, &al.deficit, &al.counts.n, &al.counts.a, &al.counts.b, &al.counts.took, &al.tried, &al.admit)
 	whole(w, &al.asked)
-	w.amounts(&al.awaited, &al.unmet)
+	w.amounts(&al.used, &al.over, &al.refused, &al.refunded, &al.returned, &al.overflowed)
 
-	w.amounts(&al.used, &al.over, &al.refused, &al.refunded, &al.returned, &al.owed, &al.alone)
-	w.amounts(&al.inFlight, &al.overflowed, &al.lastUsed, &al.lastReturned, &al.saved, &al.want)
-
+	if hasRare {
+		r := al.editRare(true)
+		w.amounts(&r.owed, &r.alone, &r.inFlight, &r.awaited, &r.unmet)
+		w.times(&r.unmetAt, &r.recalled)
+	} else {
+		al.rare = nil
+	}
 	if !hasLog {
 		al.logged = nil
 		return
@@ -405,6 +409,6 @@ func (al *allocation) numbers(w *numbers, l *Ledger) {
 	p := &g.promised
 	whole(w, &p.seq)
 	w.times(&p.at, &p.until, &g.diedAt, &g.lapsedUntil, &g.accruedTo)
-	w.amounts(&p.total, &p.high, &p.rate, &p.cap, &p.back, &g.answered, &g.ended, &g.lapsed, &g.planned.tokens, &g.planned.rate, &g.planned.cap)
+	w.amounts(&p.total, &p.high, &p.rate, &p.cap, &p.back, &g.saved, &g.want, &g.answered, &g.ended, &g.lapsed, &g.planned.tokens, &g.planned.rate, &g.planned.cap)
 	w.flags(&p.final, &p.beyondLog, &g.planned.short)
 }

@@ -76,6 +76,7 @@ func TestPack(t *testing.T) {
 		b.wanted, b.queued, b.behind, b.live, b.outlived, b.outstanding, b.own.pending = false, false, false, nil, nil, nil, nil
 		for i := range b.allocations {
 			b.allocations[i].logged.pending = nil
+			b.allocations[i].process = l.processes.of("n", quota.Incarnation(i))
 		}
 		meter := func(m *limiter.Meter) {
 			var s limiter.MeterState
@@ -216,22 +217,24 @@ func BenchmarkPack(b *testing.B) {
 }
 
 // TestProcessesAreBounded checks that a ledger numbers at most maxProcesses, and that the buckets of
-// further ones stay as they are.
+// further ones are not packed.
 func TestProcessesAreBounded(t *testing.T) {
-	var ps processes
-	one := func(inc int) []allocation {
-		return []allocation{{openState: openState{node: "n", inc: quota.Incarnation(inc)}}}
+	l := &Ledger{}
+	limit := &quota.Limit{Kind: quota.TokenBucket, Rate: quota.Rate{Tokens: 7, Per: time.Second}, Burst: 20}
+	packs := func(inc int) bool {
+		b := newBucket(examKey, limit, limiter.Meter{})
+		b.allocations = []allocation{{openState: openState{process: l.processes.of("n", quota.Incarnation(inc))}}}
+		return l.packBucket(b)
 	}
 	for i := range maxProcesses {
-		if !ps.fit(one(i)) {
-			t.Fatalf("process %d of %d does not fit", i+1, maxProcesses)
+		if !packs(i) {
+			t.Fatalf("the bucket of process %d of %d is not packed", i+1, maxProcesses)
 		}
-		ps.number(process{"n", quota.Incarnation(i)})
 	}
-	if ps.fit(one(maxProcesses)) {
-		t.Error("one process too many fits")
+	if packs(maxProcesses) {
+		t.Error("the bucket of one process too many is packed")
 	}
-	if !ps.fit(one(7)) {
-		t.Error("a known process does not fit")
+	if !packs(7) {
+		t.Error("the bucket of a known process is not packed")
 	}
 }

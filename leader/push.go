@@ -51,7 +51,7 @@ func (l *Ledger) recallPresumed(now quota.Time, b *bucket, al *allocation, g *qu
 	for i := range b.allocations {
 		o := &b.allocations[i]
 		age := now.Sub(o.reported)
-		if o == al || o.closed || age >= 2*o.reportWithin || o.using*(age+l.cfg.Sync).Seconds() <= part {
+		if o == al || o.closed || age >= 2*o.reportWithin || float64(o.using)*(age+l.cfg.Sync).Seconds() <= part {
 			continue
 		}
 		held = held.Plus(o.standing())
@@ -63,10 +63,10 @@ func (l *Ledger) recallPresumed(now quota.Time, b *bucket, al *allocation, g *qu
 // recallFrom recalls from one member, unless it was recalled or has reported within the last
 // quarter of an interval.
 func (l *Ledger) recallFrom(now quota.Time, b *bucket, o *allocation) {
-	if len(l.pushed) >= maxPushed || now.Sub(max(o.recalled, o.reported)) < l.cfg.Sync/4 {
+	if len(l.pushed) >= maxPushed || now.Sub(max(o.rarely().recalled, o.reported)) < l.cfg.Sync/4 {
 		return
 	}
-	o.recalled = now
+	o.editRare(true).recalled = now
 	l.pushed = append(l.pushed, quota.Grant{
 		Range: l.id, Term: l.term, From: l.self, To: o.node, At: now,
 		Entries: []quota.GrantEntry{{Key: b.key, Epoch: o.epoch, Recall: true}},
@@ -99,7 +99,7 @@ func (l *Ledger) pushReturned(now quota.Time, b *bucket, al *allocation) {
 		if o == nil {
 			return
 		}
-		o.unmet = 0
+		o.rare.unmet = 0
 		capped, lease := o.capped, now.Add(l.cfg.Lease)
 		o.cap = max(o.cap, b.holds(o)+tokens)
 		o.capped = max(o.capped, o.cap)
@@ -146,9 +146,9 @@ func (al *allocation) hasExcess(sync time.Duration, why shortage, size float64) 
 		return al.charged > 0
 	}
 	const token = float64(quota.Token)
-	need := al.live * grantIntervals * sync.Seconds()
+	need := float64(al.live) * grantIntervals * sync.Seconds()
 	if why == ofTokens {
 		need += deviations*math.Sqrt(need*size) + size
 	}
-	return float64(al.standing()) > need || float64(al.charged) > 2*al.live+10*token
+	return float64(al.standing()) > need || float64(al.charged) > 2*float64(al.live)+10*token
 }

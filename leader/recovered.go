@@ -30,7 +30,10 @@ func (b *bucket) retire(now, died quota.Time, i int) {
 func (al *allocation) clear() {
 	al.void()
 	al.demand, al.live, al.using, al.tried, al.admit = 0, 0, 0, 0, 0
-	al.inFlight, al.unmet, al.closed = 0, 0, true
+	if r := al.editRare(false); r != nil {
+		r.inFlight, r.unmet = 0, 0
+	}
+	al.closed = true
 }
 
 // markDead marks the process as dead: its tokens stay out until its journal is reported.
@@ -65,7 +68,7 @@ func (l *Ledger) bookRecovered(now quota.Time, r *quota.Report, e *quota.ReportE
 	b.advance(now)
 	b.wakeBy(now)
 	defer l.noteChanged(now, b)
-	al := b.deadProcess(now, r.From, e)
+	al := b.deadProcess(now, &l.processes, r.From, e)
 	if al == nil {
 		return g, true
 	}
@@ -74,7 +77,7 @@ func (l *Ledger) bookRecovered(now quota.Time, r *quota.Report, e *quota.ReportE
 		b.dirty = b.dirty || len(al.log().pending) == 0
 		return g, false
 	}
-	g.Saved = min(al.saved, quota.Most)
+	g.Saved = min(al.saved(), quota.Most)
 	return g, true
 }
 
@@ -99,7 +102,7 @@ func (l *Ledger) finalReport(now quota.Time, b *bucket, r *quota.Report, e *quot
 		}
 		last := *e
 		last.Incarnation = r.Incarnation
-		if al := b.deadProcess(now, r.From, &last); al != nil {
+		if al := b.deadProcess(now, &l.processes, r.From, &last); al != nil {
 			out, ret, answered := al.out, al.returnable, al.answered()
 			used := l.settleDead(now, b, al, &last, e.Used.Plus(e.Overdrawn))
 			al.out, al.returnable = out, ret // its journal may know of more use
@@ -116,7 +119,7 @@ func (l *Ledger) finalReport(now quota.Time, b *bucket, r *quota.Report, e *quot
 // book. Use of a bucket for which no leader wrote a mark was use of an implicit grant, at an
 // unknown time. It counts as used now, because the next leader assumes that a node whose journal
 // has been reported used nothing else.
-func (b *bucket) deadProcess(now quota.Time, id quota.NodeID, e *quota.ReportEntry) *allocation {
+func (b *bucket) deadProcess(now quota.Time, ps *processes, id quota.NodeID, e *quota.ReportEntry) *allocation {
 	for i := range b.allocations {
 		al := &b.allocations[i]
 		if al.node != id || al.inc != e.Incarnation {
@@ -129,7 +132,7 @@ func (b *bucket) deadProcess(now quota.Time, id quota.NodeID, e *quota.ReportEnt
 			return nil
 		}
 		if al.epoch < e.Epoch {
-			al.epoch, al.used, al.over, al.refunded, al.saved = e.Epoch, 0, 0, 0, 0
+			al.epoch, al.used, al.over, al.refunded = e.Epoch, 0, 0, 0
 			al.unpromise()
 			al.final = false
 		}
@@ -139,10 +142,10 @@ func (b *bucket) deadProcess(now quota.Time, id quota.NodeID, e *quota.ReportEnt
 		return nil
 	}
 	return b.addAllocation(allocation{
-		openState:    openState{node: id, inc: e.Incarnation, epoch: e.Epoch, dead: true, closed: true},
-		demandState:  demandState{reported: now},
-		countState:   countState{over: e.Saved},
-		durableState: durableState{saved: e.Saved, logged: &logged{diedAt: now}},
+		openState:   openState{process: ps.of(id, e.Incarnation), epoch: e.Epoch, dead: true, closed: true},
+		demandState: demandState{reported: now},
+		countState:  countState{over: e.Saved},
+		logged:      &logged{saved: e.Saved, diedAt: now},
 	})
 }
 
@@ -213,7 +216,7 @@ func (al *allocation) forgottenAt(b *bucket) quota.Time {
 			at = max(at, end)
 		}
 		return at
-	case al.closed && al.out == 0 && al.saved >= al.used.Plus(al.over):
+	case al.closed && al.out == 0 && al.saved() >= al.used.Plus(al.over):
 		return silent
 	}
 	return never // it may report again, and may still hold its tokens

@@ -176,9 +176,9 @@ func TestManyDead(t *testing.T) {
 	now := quota.Time(100 * time.Hour)
 	for i := range 2*nodes + 3 {
 		b.allocations = append(b.allocations, allocation{
-			openState:    openState{inc: quota.Incarnation(i), dead: true, final: i == 5},
-			demandState:  demandState{reported: now},
-			durableState: durableState{logged: &logged{diedAt: now - quota.Time(i)}},
+			openState:   openState{process: &process{processID: processID{inc: quota.Incarnation(i)}}, dead: true, final: i == 5},
+			demandState: demandState{reported: now},
+			logged:      &logged{diedAt: now - quota.Time(i)},
 		})
 	}
 	b.forget(now, 2*nodes)

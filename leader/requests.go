@@ -123,7 +123,7 @@ func (l *Ledger) cancel(now quota.Time, b *bucket, r *quota.Report, ids []quota.
 	}
 	for _, id := range ids {
 		if q, ok := s.known[id]; ok && q.incarnation == b.incarnation {
-			b.unbook(now, &q.booking, b.process(r.From, r.Incarnation))
+			b.unbook(now, &q.booking, b.allocationOfProcess(r.From, r.Incarnation))
 		}
 		s.remember(id, decideRequest{why: quota.WhyNotHeld, retry: l.cfg.Sync})
 	}
