@@ -122,21 +122,21 @@ func announces(b *bucket) bool {
 // unopened returns the bucket that a key of the log would have; nil if it is open, or not in the log.
 func (l *Ledger) unopened(now quota.Time, k quota.Key) *bucket {
 	limit := l.limitOf(k)
-	if limit == nil || l.buckets[k] != nil {
+	if limit == nil || l.buckets.find(k) != nil {
 		return nil
 	}
 	kl, saved := l.savedLevelOf(now, k, limit)
 	if !saved {
 		return nil
 	}
-	b := newBucket(k, limit, poolOf(now, limit, kl, saved))
+	b := newBucket(k.Key, newRule(k.LimitName, limit), poolOf(now, limit, kl, saved))
 	b.advance(now)
 	return b
 }
 
 // announcement returns the entry that announces the level of a key.
 func (l *Ledger) announcement(b *bucket) quota.GrantEntry {
-	e := quota.GrantEntry{Key: b.key, Announced: true, Level: b.level(), Again: l.cfg.Sync}
+	e := quota.GrantEntry{Key: b.key(), Announced: true, Level: b.level(), Again: l.cfg.Sync}
 	b.addWindow(&e)
 	return e
 }

@@ -24,11 +24,11 @@ func TestAskWithoutRefill(t *testing.T) {
 	if an := ask(5); an.Why != quota.WhyOverBurst {
 		t.Errorf("cost 5 of 4: %v, want over_burst", an.Why)
 	}
-	led.buckets[examKey].pool.Add(-quota.FromTokens(4))
+	led.buckets.find(examKey).pool.Add(-quota.FromTokens(4))
 	if an := ask(1); an.Allowed || an.Why != quota.WhyOverLimit {
 		t.Errorf("cost 1 of what is used up: %v, want over_limit", an.Why)
 	}
-	h := led.buckets[examKey]
+	h := led.buckets.find(examKey)
 	h.allocations = append(h.allocations, allocation{
 		openState: openState{process: &process{processID: processID{node: "b"}}},
 		heldState: heldState{out: quota.FromTokens(2), returnable: quota.FromTokens(2), capped: quota.FromTokens(2)},

@@ -11,13 +11,51 @@ import (
 // bucket is one key: what its place in the ledger's tables needs, and the state. Use the state only
 // of a bucket that Ledger.current has returned: another may be packed, see pack.go.
 type bucket struct {
-	key    quota.Key
-	limit  *quota.Limit
-	sums   *quota.LiveError // of the limit
-	packed []byte           // the state, while it is packed
+	*rule
+	name   string  // the key, without its limit
+	next   *bucket // see table
+	packed []byte  // the state, while it is packed
 
 	visitState
 	*state // nil while it is packed
+}
+
+// key returns the key.
+func (b *bucket) key() quota.Key { return quota.Key{LimitName: b.of, Key: b.name} }
+
+// rule is a limit with what follows from it. The buckets that it applies to share it.
+type rule struct {
+	of      quota.LimitName // the counter that the keys name
+	limit   *quota.Limit
+	tier    quota.Tier       // the limit's only one
+	gains   quota.Units      // Units per second; used by token buckets
+	sums    *quota.LiveError // of the counter
+	buckets int              // see Ledger.ruleOf
+}
+
+func newRule(n quota.LimitName, limit *quota.Limit) *rule {
+	return &rule{of: n, limit: limit, tier: limit.First(), gains: limit.Rate.PerSecond()}
+}
+
+// ruleOf returns a rule for one more bucket of a counter. Buckets of keys with overrides share none.
+func (l *Ledger) ruleOf(n quota.LimitName, limit *quota.Limit) *rule {
+	r := l.rules[n]
+	if r == nil || r.limit != limit && !(n.IsInline() && limit.Equal(r.limit)) {
+		r = newRule(n, limit)
+		r.sums = l.liveOf(n)
+		if now, _ := l.limits.Find(n); now == limit || l.rules[n] == nil {
+			l.rules[n] = r
+		}
+	}
+	r.buckets++
+	return r
+}
+
+// releaseRule is called when a bucket does not have the rule any more.
+func (l *Ledger) releaseRule(r *rule) {
+	if r.buckets--; r.buckets == 0 && l.rules[r.of] == r {
+		delete(l.rules, r.of)
+	}
 }
 
 // state is the state of one key, in groups. The package documentation lists the fields and bytes
@@ -26,8 +64,6 @@ type bucket struct {
 // Invariant after advance: pool + sum(allocation.standing()) <= burst. For Concurrency the right
 // side is reduced by what is in flight; under soft the left side is reduced by unseen.
 type state struct {
-	tier        quota.Tier    // the limit's only one
-	gains       quota.Units   // Units per second; used by token buckets
 	pool        limiter.Meter // free tokens; debt below 0
 	allocations []allocation
 	outlived    []deadInFlight // Concurrency under hard: in flight at members that died
@@ -108,18 +144,18 @@ type logState struct {
 type visitState struct {
 	alarm   quota.Time // latest time of the next visit
 	seen    uint64     // number of changes applied
-	timer   uint32     // index in Ledger.timers, from 1; 0 if it is not there
 	counted **bucket   // place in Ledger.counted; nil if it is not there
+	timer   uint32     // index in Ledger.timers, from 1; 0 if it is not there
 	dropped bool       // removed from all tables of the ledger
 	watched bool       // it is in Ledger.watched
 	used    bool       // since Ledger.packUnused looked at it
 }
 
-func newBucket(k quota.Key, limit *quota.Limit, pool limiter.Meter) *bucket {
+func newBucket(key string, r *rule, pool limiter.Meter) *bucket {
 	return &bucket{
-		key: k, limit: limit, visitState: visitState{alarm: never}, state: &state{
-			tier: limit.First(), gains: limit.Rate.PerSecond(), pool: pool,
-			logState: logState{saved: pool.Level() < limit.BurstUnits()},
+		rule: r, name: key, visitState: visitState{alarm: never}, state: &state{
+			pool:     pool,
+			logState: logState{saved: pool.Level() < r.limit.BurstUnits()},
 		},
 	}
 }
@@ -217,9 +253,9 @@ func (b *bucket) mayHaveRates() bool {
 }
 
 // relimit switches to a changed limit. Used tokens stay used.
-func (b *bucket) relimit(now quota.Time, limit *quota.Limit) {
+func (b *bucket) relimit(now quota.Time, r *rule) {
 	b.advance(now)
-	next := limit.First()
+	limit, next := r.limit, r.tier
 	if next != b.tier {
 		if !resizesWindow(&b.tier, &next) {
 			b.fresh, b.rooms = now, nil
@@ -232,7 +268,7 @@ func (b *bucket) relimit(now quota.Time, limit *quota.Limit) {
 		b.env.advance(now, b.limit, &b.tier)
 		b.env.Retier(now, &b.tier, &next)
 	}
-	b.limit, b.tier, b.gains, b.dirty, b.overdue = limit, next, limit.Rate.PerSecond(), true, true
+	b.rule, b.dirty, b.overdue = r, true, true
 	b.advance(now)
 }
 
@@ -440,7 +476,7 @@ func (b *bucket) close(now quota.Time, al *allocation, e *quota.ReportEntry, ack
 	b.wakeBy(now.Add(linger))
 	al.unplan()
 	b.advance(now)
-	*g = quota.GrantEntry{Key: b.key, Epoch: e.Epoch, Ack: ack, Level: b.levelFor(al, b.level()), Others: b.othersDemand(al), Closed: true, Saved: min(al.saved(), quota.Most)}
+	*g = quota.GrantEntry{Key: b.key(), Epoch: e.Epoch, Ack: ack, Level: b.levelFor(al, b.level()), Others: b.othersDemand(al), Closed: true, Saved: min(al.saved(), quota.Most)}
 	if b.endures() && (al.unsaved() || al.mayUseMore() || al.unreported() > 0) {
 		b.dirty = b.dirty || len(al.log().pending) == 0
 		al.grants++

@@ -40,14 +40,15 @@ func (l *Ledger) Check(now quota.Time, keys ...quota.Key) error {
 	}
 	var first error
 	var at quota.Key
-	for k, b := range l.buckets {
+	for b := range l.buckets.all() {
 		wasPacked := b.isPacked()
 		if l.current(b) == nil {
 			continue
 		}
 		err := l.check(now, b)
-		if l.repackBucket(b, wasPacked); err != nil && (first == nil || k.Compare(at) < 0) {
-			first, at = fmt.Errorf("%v: %w", k, err), k
+		if l.repackBucket(b, wasPacked); err != nil && (first == nil || b.key().Compare(at) < 0) {
+			at = b.key()
+			first = fmt.Errorf("%v: %w", at, err)
 		}
 	}
 	return first

@@ -12,7 +12,7 @@ import (
 // is 0.
 func TestTurns(t *testing.T) {
 	const token = float64(quota.Token)
-	b := &bucket{limit: &quota.Limit{Ceiling: quota.Hard}, state: &state{divisionState: divisionState{waterLevel: 10 * token}}}
+	b := &bucket{rule: &rule{limit: &quota.Limit{Ceiling: quota.Hard}}, state: &state{divisionState: divisionState{waterLevel: 10 * token}}}
 	for _, live := range []float64{30, 10, 10} {
 		b.allocations = append(b.allocations, allocation{demandState: demandState{live: float32(live * token)}})
 	}
@@ -47,7 +47,7 @@ func TestEvened(t *testing.T) {
 		{"enough for all", quota.Soft, true, -12, 10, false},
 		{"by turns", quota.Hard, false, -12, 10, false},
 	} {
-		b := &bucket{limit: &quota.Limit{Ceiling: tc.ceiling, Burst: 100}, state: &state{divisionState: divisionState{waterLevel: fair}}}
+		b := &bucket{rule: &rule{limit: &quota.Limit{Ceiling: tc.ceiling, Burst: 100}}, state: &state{divisionState: divisionState{waterLevel: fair}}}
 		if tc.enough {
 			b.waterLevel = math.Inf(1)
 		}
@@ -84,7 +84,7 @@ func TestLendable(t *testing.T) {
 		{"enough for all", quota.Soft, math.Inf(1), 5, 5, 0, 3, 2, 0, 0},
 		{"hard", quota.Hard, 8, 5, 5, 0, 3, 2, 0, 0},
 	} {
-		b := &bucket{limit: &quota.Limit{Ceiling: tc.ceiling}, state: &state{
+		b := &bucket{rule: &rule{limit: &quota.Limit{Ceiling: tc.ceiling}}, state: &state{
 			allocations: make([]allocation, 9), divisionState: divisionState{waterLevel: tc.share * token},
 		}}
 		al := &allocation{demandState: demandState{live: float32(tc.live * token), tried: float32(tc.tried * token), deficit: float32(tc.deficit * token)}}

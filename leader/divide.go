@@ -149,7 +149,7 @@ func (l *Ledger) deliver(now quota.Time, b *bucket, al *allocation, tokens quota
 // grantAt sets g to the newest grant to a member. level is that of the bucket.
 func (l *Ledger) grantAt(now quota.Time, b *bucket, al *allocation, tokens, level quota.Units, g *quota.GrantEntry) {
 	*g = quota.GrantEntry{
-		Key: b.key, Epoch: al.epoch, Seq: al.grants, Central: b.central,
+		Key: b.key(), Epoch: al.epoch, Seq: al.grants, Central: b.central,
 		Tokens: tokens, Rate: al.rate, Cap: min(al.cap, quota.Most), Lease: al.lease.Sub(now), Saved: min(al.saved(), quota.Most),
 		Level: b.levelFor(al, level), Others: b.othersDemand(al), Free: max(b.pool.Level(), l.lendable(b, al)), Unseen: b.unseen(now, al, level), Aside: l.aside(now, b), Again: al.reportWithin,
 	}

@@ -3,9 +3,9 @@
 // (pack.go). The list has their fields, described in bucket.go and allocation.go, and their size in
 // bytes on a 64-bit processor, by group (written by TestStateTable):
 //
-//	bucket           96  key limit sums packed state
-//	visitState       40  alarm seen timer counted dropped watched used
-//	state           152  tier gains pool allocations outlived
+//	bucket           64  rule name next packed state
+//	visitState       32  alarm seen counted timer dropped watched used
+//	state            96  pool allocations outlived
 //	bookState        80  attempted admitted listed lastUse ref incarnation fresh keep forced
 //	askedState      136  asked rooms own
 //	overflowState    32  ended left overflowed overflowAt

@@ -384,7 +384,7 @@ func (l *Ledger) catchUp(now quota.Time, b *bucket, out []quota.Grant) []quota.G
 		if !al.log().planned.short || al.dead || al.closed || len(al.log().pending) > 0 {
 			continue
 		}
-		e := quota.ReportEntry{Key: b.key, Epoch: al.epoch, Want: al.log().want}
+		e := quota.ReportEntry{Key: b.key(), Epoch: al.epoch, Want: al.log().want}
 		entries := make([]quota.GrantEntry, 1)
 		l.grant(now, b, al, &e, &delta{}, 0, true, standing-al.standing(), &entries[0])
 		standing = b.advance(now)

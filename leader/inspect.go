@@ -31,8 +31,8 @@ func (l *Ledger) Free(now quota.Time, k quota.Key) (quota.Units, bool) {
 // Booked returns the admitted Units that are booked in the open buckets of a counter.
 func (l *Ledger) Booked(n quota.LimitName) quota.Units {
 	var sum quota.Units
-	for k, b := range l.buckets {
-		if k.LimitName != n {
+	for b := range l.buckets.all() {
+		if b.of != n {
 			continue
 		}
 		wasPacked := b.isPacked()

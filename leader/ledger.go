@@ -18,7 +18,8 @@ type Ledger struct {
 	limits *quota.Limits
 
 	members  map[quota.NodeID]*member
-	buckets  map[quota.Key]*bucket
+	buckets  table
+	rules    map[quota.LimitName]*rule
 	keys     map[quota.LimitName]int64       // buckets of each limit; see quota.LimitName.Sharer
 	departed map[quota.Key]listing           // see TopSince; at most maxDeparted
 	lost     map[quota.LimitName]quota.Units // of keys that departed has no room for: the largest count
@@ -119,7 +120,7 @@ func New(cfg Config, id quota.RangeID, term quota.Term, self quota.NodeID, nodes
 	l := &Ledger{
 		cfg: cfg.WithDefaults(), id: id, term: term, self: self, limits: limits,
 		members: map[quota.NodeID]*member{},
-		buckets: map[quota.Key]*bucket{}, keys: map[quota.LimitName]int64{}, departed: map[quota.Key]listing{}, lost: map[quota.LimitName]quota.Units{},
+		buckets: newTable(), rules: map[quota.LimitName]*rule{}, keys: map[quota.LimitName]int64{}, departed: map[quota.Key]listing{}, lost: map[quota.LimitName]quota.Units{},
 		requesters: map[quota.NodeID]*requester{},
 		live:       map[quota.LimitName]*quota.LiveError{},
 		saved:      make(map[quota.Key]*savedLevel, len(levels)),
@@ -151,7 +152,7 @@ func (l *Ledger) Term() quota.Term { return l.term }
 func (l *Ledger) Learning() bool { return l.learning }
 
 // Len returns the number of buckets.
-func (l *Ledger) Len() int { return len(l.buckets) }
+func (l *Ledger) Len() int { return l.buckets.size }
 
 // Report books a member's report and answers it. It returns an error, and changes nothing, for a
 // report of another range or term, of an old incarnation, with a repeated sequence number, or that
@@ -343,18 +344,17 @@ func (l *Ledger) open(now quota.Time, k quota.Key) *bucket {
 	}
 	kl, saved := l.savedLevelOf(now, k, limit)
 	delete(l.saved, k)
-	b := newBucket(k, limit, poolOf(now, limit, kl, saved))
+	b := newBucket(k.Key, l.ruleOf(k.LimitName, limit), poolOf(now, limit, kl, saved))
 	l.opened++
 	b.incarnation, b.seen = l.opened, l.happened()
 	l.refs.add(b)
 	if saved {
 		b.logged = loggedLevel{kl.Level, kl.At, kl.WindowStart, true}
 	}
-	b.sums = l.liveOf(k.LimitName)
 	b.env = newEnvelope(b.pool, now)
 	b.env.opened(now, limit, &kl.KeyLevel, saved)
 	l.keys[k.Sharer()]++
-	if l.buckets[k] = b; saved {
+	if l.buckets.add(b); saved {
 		l.restore(now, b, &kl.KeyLevel)
 		b.restoreAnswers(now, &kl.KeyLevel)
 	}
@@ -367,7 +367,7 @@ func (l *Ledger) open(now quota.Time, k quota.Key) *bucket {
 
 // bucket returns the bucket of a key, if it is open, with all changes applied.
 func (l *Ledger) bucket(k quota.Key) *bucket {
-	if b := l.buckets[k]; b != nil {
+	if b := l.buckets.find(k); b != nil {
 		return l.current(b)
 	}
 	return nil
@@ -376,14 +376,15 @@ func (l *Ledger) bucket(k quota.Key) *bucket {
 // fits reports whether a limit may have one more bucket.
 func (l *Ledger) fits(n quota.LimitName) bool {
 	most := int64(l.cfg.MaxKeys)
-	return quota.HasRoom(int64(len(l.buckets)), most, l.keys[n.Sharer()], l.limits.Share(n, most))
+	return quota.HasRoom(int64(l.buckets.size), most, l.keys[n.Sharer()], l.limits.Share(n, most))
 }
 
 // drop removes a bucket from the ledger.
 func (l *Ledger) drop(b *bucket) {
 	l.keepCounts(b)
-	delete(l.buckets, b.key)
-	if n := b.key.Sharer(); l.keys[n] > 1 {
+	l.buckets.remove(b)
+	l.releaseRule(b.rule)
+	if n := b.of.Sharer(); l.keys[n] > 1 {
 		l.keys[n]--
 	} else {
 		delete(l.keys, n)
@@ -565,7 +566,7 @@ func (l *Ledger) Overridden(now quota.Time, keys []quota.Key) {
 
 // relimit gives a bucket its limit out of limits. It drops a bucket that has none.
 func (l *Ledger) relimit(now quota.Time, b *bucket, limits *quota.Limits) {
-	limit := l.limitIn(limits, b.key)
+	limit := l.limitIn(limits, b.key())
 	switch {
 	case limit == nil:
 		b.advance(now)
@@ -575,11 +576,16 @@ func (l *Ledger) relimit(now quota.Time, b *bucket, limits *quota.Limits) {
 		l.saveLevel(&savedLevel{kl, &tier})
 		l.drop(b)
 		return
-	case limit.Equal(b.limit):
-		b.limit = limit
+	case limit == b.limit:
 	default:
-		b.relimit(now, limit)
-		b.wakeBy(now)
+		was := b.rule
+		if r := l.ruleOf(b.of, limit); limit.Equal(b.limit) {
+			b.rule = r
+		} else {
+			b.relimit(now, r)
+			b.wakeBy(now)
+		}
+		l.releaseRule(was)
 	}
 	b.implicit = min(b.implicit, l.implicitGrant(b))
 }

@@ -8,7 +8,7 @@ import (
 
 // keyLevel returns the bucket's line in a checkpoint.
 func (b *bucket) keyLevel(now quota.Time) quota.KeyLevel {
-	kl := quota.KeyLevel{Key: b.key, Level: b.level(), At: now, Full: b.limit.BurstUnits(), FullAt: max(b.keep, now.Add(min(b.resetAfter(now), maxFull)))}
+	kl := quota.KeyLevel{Key: b.key(), Level: b.level(), At: now, Full: b.limit.BurstUnits(), FullAt: max(b.keep, now.Add(min(b.resetAfter(now), maxFull)))}
 	if b.limit.Ceiling == quota.Hard { // the node that compares it may have another clock
 		kl.FullAt = kl.FullAt.Add(MaxOffset)
 	}

@@ -97,7 +97,6 @@ func (l *Ledger) unpackInto(b *bucket, s *state) {
 	l.numbers = unpack(l.numbers[:0], b.packed)
 	s.numbers(&numbers{list: l.numbers, restores: true}, l)
 	b.state = s
-	b.tier, b.gains = b.limit.First(), b.limit.Rate.PerSecond()
 }
 
 // watch lists a bucket that is in memory as a whole.

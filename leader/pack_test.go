@@ -15,7 +15,7 @@ import (
 // packAll packs all buckets that may be packed, and checks that each would be unpacked as it was.
 func packAll(t testing.TB, l *Ledger) {
 	t.Helper()
-	for _, b := range l.buckets {
+	for b := range l.buckets.all() {
 		was := b.state
 		if b.isPacked() || !l.packBucket(b) {
 			continue
@@ -70,9 +70,8 @@ func TestPack(t *testing.T) {
 	for seed := range uint64(200) {
 		rng := rand.New(rand.NewPCG(seed, 1))
 		l := &Ledger{}
-		b := newBucket(examKey, limit, limiter.Meter{})
+		b := newBucket("k", newRule(quota.LimitName{}, limit), limiter.Meter{})
 		fill(rng, reflect.ValueOf(b.state))
-		b.tier, b.gains = limit.First(), limit.Rate.PerSecond()
 		b.wanted, b.queued, b.behind, b.live, b.outlived, b.outstanding, b.own.pending = false, false, false, nil, nil, nil, nil
 		for i := range b.allocations {
 			b.allocations[i].logged.pending = nil
@@ -151,7 +150,7 @@ func TestPackWhenUnused(t *testing.T) {
 		wantPacked := func(want int) {
 			t.Helper()
 			n := 0
-			for _, b := range u.buckets {
+			for b := range u.buckets.all() {
 				if b.isPacked() {
 					n++
 				}
@@ -222,7 +221,7 @@ func TestProcessesAreBounded(t *testing.T) {
 	l := &Ledger{}
 	limit := &quota.Limit{Kind: quota.TokenBucket, Rate: quota.Rate{Tokens: 7, Per: time.Second}, Burst: 20}
 	packs := func(inc int) bool {
-		b := newBucket(examKey, limit, limiter.Meter{})
+		b := newBucket("k", newRule(quota.LimitName{}, limit), limiter.Meter{})
 		b.allocations = []allocation{{openState: openState{process: l.processes.of("n", quota.Incarnation(inc))}}}
 		return l.packBucket(b)
 	}

@@ -69,7 +69,7 @@ func (l *Ledger) recallFrom(now quota.Time, b *bucket, o *allocation) {
 	o.editRare(true).recalled = now
 	l.pushed = append(l.pushed, quota.Grant{
 		Range: l.id, Term: l.term, From: l.self, To: o.node, At: now,
-		Entries: []quota.GrantEntry{{Key: b.key, Epoch: o.epoch, Recall: true}},
+		Entries: []quota.GrantEntry{{Key: b.key(), Epoch: o.epoch, Recall: true}},
 	})
 }
 

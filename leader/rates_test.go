@@ -139,7 +139,7 @@ func TestRatesOfTheLog(t *testing.T) {
 		t.Errorf("in %d steps of a key: %d keys; want 3, and a last step that finds none", steps, len(got))
 	}
 	scan.Close()
-	if len(l.saved) != 2 || len(l.buckets) != 1 {
-		t.Errorf("looking has opened keys: %d saved, %d open", len(l.saved), len(l.buckets))
+	if len(l.saved) != 2 || l.buckets.size != 1 {
+		t.Errorf("looking has opened keys: %d saved, %d open", len(l.saved), l.buckets.size)
 	}
 }

@@ -172,7 +172,7 @@ func TestLimitChangesBeforeCheckpoint(t *testing.T) {
 // booked. Beyond that number, the booked ones are forgotten first, then the oldest.
 func TestManyDead(t *testing.T) {
 	const nodes = 20
-	b := bucket{limit: &quota.Limit{Kind: quota.FixedWindow, Ceiling: quota.Hard, Rate: quota.Rate{Tokens: 1, Per: time.Hour}}, state: &state{}}
+	b := bucket{rule: &rule{limit: &quota.Limit{Kind: quota.FixedWindow, Ceiling: quota.Hard, Rate: quota.Rate{Tokens: 1, Per: time.Hour}}}, state: &state{}}
 	now := quota.Time(100 * time.Hour)
 	for i := range 2*nodes + 3 {
 		b.allocations = append(b.allocations, allocation{

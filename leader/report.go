@@ -60,7 +60,7 @@ func (l *Ledger) checkpoint(now quota.Time, limit int, all bool) []quota.KeyLeve
 	}
 	l.more = c.full
 	slices.SortStableFunc(l.writing, func(x, y writing) int {
-		return cmp.Or(cmp.Compare(x.seq, y.seq), x.bucket.key.Compare(y.bucket.key))
+		return cmp.Or(cmp.Compare(x.seq, y.seq), x.bucket.key().Compare(y.bucket.key()))
 	})
 	slices.SortFunc(c.out, func(x, y quota.KeyLevel) int { return x.Key.Compare(y.Key) })
 	return c.out
@@ -132,7 +132,7 @@ type Query struct {
 	After  *quota.KeyRate             // only keys after this one in the order; nil is all
 }
 
-func (q *Query) matches(k *quota.Key) bool {
+func (q *Query) matches(k quota.Key) bool {
 	return q.Limits(k.LimitName) && strings.HasPrefix(k.Key, q.Prefix) && quota.HasLabel(k.Key, q.Label)
 }
 
@@ -176,7 +176,7 @@ func (s *RateScan) Some(now quota.Time, most int) (more bool) {
 	l := s.ledger
 	for ; s.at < l.refs.buckets.len() && most > 0; s.at, most = s.at+1, most-1 {
 		b := *l.refs.buckets.at(s.at)
-		if b == nil || !s.query.matches(&b.key) {
+		if b == nil || !s.query.matches(b.key()) {
 			continue
 		}
 		l.readBucket(now, b, func() {
@@ -203,7 +203,7 @@ func (s *RateScan) someSaved(now quota.Time, most int) (more bool) {
 		if !ok {
 			return false
 		}
-		if r := (quota.KeyRate{Key: k}); now < kl.FullAt && s.query.matches(&k) && s.query.behind(&r) {
+		if r := (quota.KeyRate{Key: k}); now < kl.FullAt && s.query.matches(k) && s.query.behind(&r) {
 			s.saved.Add(&r)
 		}
 	}
@@ -237,7 +237,7 @@ func (l *Ledger) Key(now quota.Time, k quota.Key) (quota.KeyRate, bool) {
 			return quota.KeyRate{}, false
 		}
 		kl, saved := l.savedLevelOf(now, k, limit)
-		b = newBucket(k, limit, poolOf(now, limit, kl, saved))
+		b = newBucket(k.Key, newRule(k.LimitName, limit), poolOf(now, limit, kl, saved))
 	}
 	b.advance(now)
 	return b.keyRate(now), true
@@ -245,7 +245,7 @@ func (l *Ledger) Key(now quota.Time, k quota.Key) (quota.KeyRate, bool) {
 
 func (b *bucket) keyRate(now quota.Time) quota.KeyRate {
 	k := quota.KeyRate{
-		Key: b.key, Limit: b.limit,
+		Key: b.key(), Limit: b.limit,
 		Attempted: b.attempted.Tokens(), Admitted: b.admitted.Tokens(),
 		Refused:   (b.attempted - b.admitted).Tokens(),
 		Remaining: max(0, b.level().Tokens()), OverAdmitted: b.over,

@@ -218,7 +218,7 @@ func checkAnswer(t *testing.T, a quota.Answer) {
 
 func checkBooks(t *testing.T, l *Ledger, now quota.Time) {
 	t.Helper()
-	for _, b := range l.buckets {
+	for b := range l.buckets.all() {
 		if b = l.current(b); b == nil {
 			continue
 		}

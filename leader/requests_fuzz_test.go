@@ -304,7 +304,7 @@ func TestDecideRequestsAreBounded(t *testing.T) {
 	led := New(Config{}, 0, 1, "a", nil, limits, nil, now)
 	ask := func(inc quota.Incarnation, id quota.Seq) string {
 		a := led.Ask(now, []quota.Ask{{From: "b", Incarnation: inc, ID: id, Key: examKey, Cost: quota.Token}})[0]
-		return fmt.Sprint(a.Allowed, " ", led.buckets[examKey].admitted.Tokens())
+		return fmt.Sprint(a.Allowed, " ", led.buckets.find(examKey).admitted.Tokens())
 	}
 	for id := range quota.Seq(maxRequests + 1) {
 		ask(2, id+1)

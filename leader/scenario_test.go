@@ -2,7 +2,6 @@ package leader
 
 import (
 	"fmt"
-	"maps"
 	"math"
 	"slices"
 	"strconv"
@@ -436,7 +435,12 @@ func (k *fakeKey) apply(e quota.GrantEntry, g quota.Grant, r *quota.ReportEntry)
 // books prints every bucket: the free pool, and what each member may hold.
 func (w *world) books() string {
 	var out strings.Builder
-	for _, k := range slices.SortedFunc(maps.Keys(w.ledger.buckets), quota.Key.Compare) {
+	var keys []quota.Key
+	for b := range w.ledger.buckets.all() {
+		keys = append(keys, b.key())
+	}
+	slices.SortFunc(keys, quota.Key.Compare)
+	for _, k := range keys {
 		b := w.ledger.bucket(k)
 		if b == nil { // its limit was removed
 			continue

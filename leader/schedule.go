@@ -163,7 +163,7 @@ func (l *Ledger) visit(now quota.Time, b *bucket) {
 	l.liveSweep(now, b)
 	b.forget(now, l.nodes)
 	b.dirty = b.dirty || b.promiseEndsSoon(now, l.cfg.Lease)
-	lingers := now.Sub(b.lastHeard()) < linger && len(l.buckets) < l.cfg.MaxKeys/2
+	lingers := now.Sub(b.lastHeard()) < linger && l.buckets.size < l.cfg.MaxKeys/2
 	if b.idle() && !lingers && now >= b.keep && (!b.dirty || b.saved) {
 		l.drop(b)
 		return
@@ -176,7 +176,7 @@ func (l *Ledger) visit(now quota.Time, b *bucket) {
 // kept only for display are dropped.
 func (l *Ledger) makeRoom(now quota.Time, most int) int {
 	var early []*bucket
-	for len(l.buckets) >= l.cfg.MaxKeys/2 && most > 0 && len(early) < maxEarly && l.timers.due(now.Add(linger)) {
+	for l.buckets.size >= l.cfg.MaxKeys/2 && most > 0 && len(early) < maxEarly && l.timers.due(now.Add(linger)) {
 		early = append(early, l.timers.pop())
 		most--
 	}
@@ -205,7 +205,7 @@ type change struct {
 
 // addChange adds a change for all buckets.
 func (l *Ledger) addChange(c *change) {
-	if len(l.buckets) == 0 {
+	if l.buckets.size == 0 {
 		return
 	}
 	l.changes = append(l.changes, *c)

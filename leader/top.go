@@ -37,18 +37,18 @@ func (l *Ledger) keepCounts(b *bucket) {
 	if d.Attempted == 0 {
 		return
 	}
-	was, there := l.departed[b.key]
+	was, there := l.departed[b.key()]
 	if !there && len(l.departed) >= maxDeparted {
-		l.lost[b.key.LimitName] = max(l.lost[b.key.LimitName], d.Attempted)
+		l.lost[b.of] = max(l.lost[b.of], d.Attempted)
 		return
 	}
 	was.attempted, was.admitted = was.attempted.Plus(d.Attempted), was.admitted.Plus(d.Admitted)
-	l.departed[b.key] = was
+	l.departed[b.key()] = was
 }
 
 // unlistedCounts returns the counts that TopSince has not returned yet.
 func (b *bucket) unlistedCounts() KeyCount {
-	return KeyCount{b.key.Key, max(0, b.attempted-b.listed.attempted), max(0, b.admitted-b.listed.admitted)}
+	return KeyCount{b.name, max(0, b.attempted-b.listed.attempted), max(0, b.admitted-b.listed.admitted)}
 }
 
 // listed reports whether keys of the counter are listed: those of the first tier of limits that did
@@ -88,12 +88,12 @@ func (l *Ledger) TopSome(each, most int) (more bool) {
 		}
 		d := b.unlistedCounts()
 		b.listed = listing{b.attempted, b.admitted}
-		if was, there := l.departed[b.key]; there {
+		if was, there := l.departed[b.key()]; there {
 			d.Attempted, d.Admitted = d.Attempted.Plus(was.attempted), d.Admitted.Plus(was.admitted)
-			delete(l.departed, b.key)
+			delete(l.departed, b.key())
 		}
 		l.repackBucket(b, wasPacked)
-		l.tops.add(b.key.LimitName, d, each)
+		l.tops.add(b.of, d, each)
 	}
 	return l.topLeft > 0
 }

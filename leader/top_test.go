@@ -16,14 +16,14 @@ func TestTopSince(t *testing.T) {
 	n := quota.LimitName{Namespace: "n", Limit: "l"}
 	for seed := range uint64(200) {
 		rng := rand.New(rand.NewPCG(seed, 9))
-		l := &Ledger{buckets: map[quota.Key]*bucket{}, departed: map[quota.Key]listing{}, lost: map[quota.LimitName]quota.Units{}}
+		l := &Ledger{buckets: newTable(), departed: map[quota.Key]listing{}, lost: map[quota.LimitName]quota.Units{}}
 		truth := map[string]quota.Units{}
 		for range rng.IntN(300) {
 			k := quota.Key{LimitName: n, Key: strconv.Itoa(rng.IntN(40))}
-			b := l.buckets[k]
+			b := l.buckets.find(k)
 			if b == nil {
 				b = attemptedBucket(k, 0)
-				l.buckets[k] = b
+				l.buckets.add(b)
 			}
 			cost := quota.Units(rng.IntN(1 << rng.IntN(12)))
 			b.attempted += cost
@@ -32,7 +32,7 @@ func TestTopSince(t *testing.T) {
 			switch rng.IntN(12) {
 			case 0:
 				l.keepCounts(b)
-				delete(l.buckets, k)
+				l.buckets.remove(b)
 				b.dropped = true
 			case 1:
 				each, all := rng.IntN(12), rng.IntN(12)
@@ -47,7 +47,7 @@ func TestTopSince(t *testing.T) {
 // attemptedBucket returns a bucket that only counts.
 func attemptedBucket(k quota.Key, attempted quota.Units) *bucket {
 	return &bucket{
-		key: k, limit: &quota.Limit{Decide: quota.AtLeader}, visitState: visitState{alarm: never},
+		rule: newRule(k.LimitName, &quota.Limit{Decide: quota.AtLeader}), name: k.Key, visitState: visitState{alarm: never},
 		state: &state{bookState: bookState{attempted: attempted}},
 	}
 }
@@ -55,9 +55,9 @@ func attemptedBucket(k quota.Key, attempted quota.Units) *bucket {
 // TestTopSinceSaturates: sums that overflow stay at the largest value.
 func TestTopSinceSaturates(t *testing.T) {
 	k, lost := quota.Key{LimitName: quota.LimitName{Namespace: "n", Limit: "l"}, Key: "k"}, quota.LimitName{Namespace: "n", Limit: "m"}
-	l := &Ledger{buckets: map[quota.Key]*bucket{}, departed: map[quota.Key]listing{}, lost: map[quota.LimitName]quota.Units{lost: quota.Most}}
+	l := &Ledger{buckets: newTable(), departed: map[quota.Key]listing{}, lost: map[quota.LimitName]quota.Units{lost: quota.Most}}
 	for range 2 {
-		l.keepCounts(&bucket{key: k, state: &state{bookState: bookState{attempted: math.MaxInt64, admitted: math.MaxInt64}}})
+		l.keepCounts(&bucket{rule: &rule{of: k.LimitName}, name: k.Key, state: &state{bookState: bookState{attempted: math.MaxInt64, admitted: math.MaxInt64}}})
 	}
 	most := attemptedBucket(k, quota.Most)
 	most.admitted = quota.Most

@@ -273,7 +273,7 @@ func TestQuietKeysAreNotLogged(t *testing.T) {
 // TestCountedLetsGo checks that the list of counted buckets keeps no dropped bucket, and that their
 // places do not pile up: TopSince runs once a minute, and many keys may come and go until then.
 func TestCountedLetsGo(t *testing.T) {
-	l := &Ledger{buckets: map[quota.Key]*bucket{}, departed: map[quota.Key]listing{}, lost: map[quota.LimitName]quota.Units{}}
+	l := &Ledger{buckets: newTable(), departed: map[quota.Key]listing{}, lost: map[quota.LimitName]quota.Units{}}
 	const alive, all = 100, 10_000
 	var open []*bucket
 	for i := range all {
@@ -289,7 +289,7 @@ func TestCountedLetsGo(t *testing.T) {
 	for n := l.counted.len(); n > 0; n-- {
 		if b := l.counted.pop(); b != nil {
 			if kept++; b.dropped {
-				t.Fatalf("the list keeps %s, which is gone", b.key.Key)
+				t.Fatalf("the list keeps %s, which is gone", b.name)
 			}
 		}
 	}
@@ -301,7 +301,7 @@ func TestCountedLetsGo(t *testing.T) {
 // TestCountedPlaces checks the number of places after many buckets were opened and dropped in
 // order.
 func TestCountedPlaces(t *testing.T) {
-	l := &Ledger{buckets: map[quota.Key]*bucket{}, departed: map[quota.Key]listing{}, lost: map[quota.LimitName]quota.Units{}}
+	l := &Ledger{buckets: newTable(), departed: map[quota.Key]listing{}, lost: map[quota.LimitName]quota.Units{}}
 	var last *bucket
 	for i := range 10_000 {
 		b := attemptedBucket(quota.Key{Key: strconv.Itoa(i)}, 1)
