@@ -17,8 +17,9 @@ type allocation struct {
 	heldState
 	demandState
 	countState
-	rare   *rareState // nil while it would be zero
-	logged *logged    // nil while it would be zero
+	unacked *unacked   // nil if no grant of tokens was ever unacknowledged
+	rare    *rareState // nil while it would be zero
+	logged  *logged    // nil while it would be zero
 }
 
 // openState identifies the member's process and records whether it is alive.
@@ -37,19 +38,17 @@ type openState struct {
 // heldState bounds the member's tokens: those it may hold, and a rate up to a cap until the lease
 // ends.
 type heldState struct {
-	out           quota.Units
-	returnable    quota.Units    // part of out that may be held or may return; the rest was used or has overflowed
-	held          quota.Units    // as last reported
-	capped        quota.Units    // largest cap that the member may still use
-	unackedTokens quota.Units    // sum of unacked
-	rate          quota.Units    // granted refill, Units per second
-	charged       quota.Units    // largest refill that the member may still use, Units per second
-	from          quota.Time     // out includes the yield of charged up to this time
-	lease         quota.Time     // end of the rate and of held tokens
-	cap           quota.Units    // accrual stops at this many held tokens
-	grants        quota.Seq      // number of the last grant
-	granted       quota.Time     // time of the oldest unacknowledged grant; 0 if none
-	unacked       []unackedGrant // unacknowledged grants of tokens
+	out        quota.Units
+	returnable quota.Units // part of out that may be held or may return; the rest was used or has overflowed
+	held       quota.Units // as last reported
+	capped     quota.Units // largest cap that the member may still use
+	rate       quota.Units // granted refill, Units per second
+	charged    quota.Units // largest refill that the member may still use, Units per second
+	from       quota.Time  // out includes the yield of charged up to this time
+	lease      quota.Time  // end of the rate and of held tokens
+	cap        quota.Units // accrual stops at this many held tokens
+	grants     quota.Seq   // number of the last grant
+	granted    quota.Time  // time of the oldest unacknowledged grant; 0 if none
 }
 
 // demandState estimates the member's demand.
@@ -69,14 +68,13 @@ type demandState struct {
 // countState holds the member's counters as last reported in this epoch.
 type countState struct {
 	used, over, refused, refunded, returned quota.Units
-
-	overflowed quota.Units // bucket.overflowed as of the last report
 }
 
 // rareState holds what is 0 for most members.
 type rareState struct {
 	owed, alone quota.Units // parts of over: charged after the fact; admitted while cut off
 	inFlight    quota.Units // Concurrency only; not part of out
+	overflowed  quota.Units // bucket.overflowed as of the last report
 	awaited     quota.Units // see allocation.awaited
 	unmet       quota.Units // Units that its callers wanted and did not get
 	unmetAt     quota.Time
@@ -99,12 +97,38 @@ func (al *allocation) awaited() quota.Units {
 	return al.rare.awaited
 }
 
+// unackedTokens is the sum of unacknowledged grants.
+func (al *allocation) unackedTokens() quota.Units {
+	if al.unacked == nil {
+		return 0
+	}
+	return al.unacked.tokens
+}
+
+// mayGetTokens reports whether the member has not too many unacknowledged grants of tokens.
+func (al *allocation) mayGetTokens() bool {
+	return al.unacked == nil || len(al.unacked.grants) < maxUnacked
+}
+
+// noteOverflowed records what has overflowed of the bucket as of the last report.
+func (al *allocation) noteOverflowed(u quota.Units) {
+	if r := al.editRare(u != 0); r != nil {
+		r.overflowed = u
+	}
+}
+
 // editRare returns the rare state, to be changed. It is nil if it is zero and need not be created.
 func (al *allocation) editRare(create bool) *rareState {
 	if al.rare == nil && create {
 		al.rare = &rareState{}
 	}
 	return al.rare
+}
+
+// unacked holds the unacknowledged grants of tokens.
+type unacked struct {
+	tokens quota.Units // their sum
+	grants []unackedGrant
 }
 
 type unackedGrant struct {
@@ -134,9 +158,12 @@ func (d delta) attempted() quota.Units { return (d.used + d.over).Plus(d.refused
 func (al *allocation) void() {
 	al.out, al.returnable = al.answered(), min(al.answered(), al.returnable)
 	al.held, al.rate, al.charged = 0, 0, 0
-	al.cap, al.capped, al.unacked, al.unackedTokens = 0, 0, al.unacked[:0], 0
+	al.cap, al.capped = 0, 0
 	if r := al.editRare(false); r != nil {
 		r.awaited = 0
+	}
+	if u := al.unacked; u != nil {
+		u.tokens, u.grants = 0, u.grants[:0]
 	}
 	al.carriedOver = false
 }
@@ -320,7 +347,7 @@ const leaseSlack = 50 * time.Millisecond
 // granted tokens on their way come on top. Tokens of answered decide requests are spent already.
 func (al *allocation) standing() quota.Units { return max(0, min(al.out-al.answered(), al.maxHeld())) }
 
-func (al *allocation) maxHeld() quota.Units { return max(al.capped, al.held).Plus(al.unackedTokens) }
+func (al *allocation) maxHeld() quota.Units { return max(al.capped, al.held).Plus(al.unackedTokens()) }
 
 // settle compares a report with the allocation, updates the allocation and returns the difference.
 // past means that the whole report belongs to a window that has ended: its held tokens are void.
@@ -359,7 +386,7 @@ func (al *allocation) settle(now, started quota.Time, e *quota.ReportEntry, limi
 	standing := min(held.Plus(al.mayReceive(now, started, e)), burst) // no grant exceeds the burst
 	out := standing
 	if limit.Ceiling == quota.Hard { // it holds at most its cap, however old the report is; the rest it may have spent
-		standing = min(standing, max(held, al.capped).Plus(al.unackedTokens))
+		standing = min(standing, max(held, al.capped).Plus(al.unackedTokens()))
 	}
 	ended, current := al.takeCounted(&d)
 	d.known, d.late = ended+current, d.late-ended
@@ -391,7 +418,7 @@ func (al *allocation) settle(now, started quota.Time, e *quota.ReportEntry, limi
 // before the report less the use: had all use been at the last moment, that much would be left, and
 // there was room for it at every moment.
 func (al *allocation) splitExact(left, returned, least quota.Units) quota.Units {
-	standing, certain := al.standing(), (al.held + returned).Plus(al.unackedTokens)
+	standing, certain := al.standing(), (al.held + returned).Plus(al.unackedTokens())
 	allowed := min(max(certain, least), left)
 	al.returnable = min(max(allowed, standing), al.out)
 	return allowed - al.returnable
@@ -401,21 +428,28 @@ func (al *allocation) applied(e *quota.ReportEntry) bool { return e.Applied >= a
 
 // acknowledge forgets the grants that the member has applied or will never apply.
 func (al *allocation) acknowledge(applied quota.Seq) {
-	kept := al.unacked[:0]
-	al.unackedTokens = 0
-	for _, f := range al.unacked {
+	u := al.unacked
+	if u == nil {
+		return
+	}
+	kept := u.grants[:0]
+	u.tokens = 0
+	for _, f := range u.grants {
 		if f.seq > applied {
 			kept = append(kept, f)
-			al.unackedTokens = al.unackedTokens.Plus(f.tokens)
+			u.tokens = u.tokens.Plus(f.tokens)
 		}
 	}
-	al.unacked = kept
+	u.grants = kept
 }
 
 // addUnacked records that the last grant carries tokens.
 func (al *allocation) addUnacked(tokens quota.Units) {
-	al.unacked = append(al.unacked, unackedGrant{al.grants, tokens})
-	al.unackedTokens = al.unackedTokens.Plus(tokens)
+	if al.unacked == nil {
+		al.unacked = &unacked{}
+	}
+	u := al.unacked
+	u.grants, u.tokens = append(u.grants, unackedGrant{al.grants, tokens}), u.tokens.Plus(tokens)
 }
 
 // mayReceive is what the member may still come to hold: the yield of its rate since it last accrued,
@@ -438,7 +472,7 @@ func (al *allocation) mayReceive(now, started quota.Time, e *quota.ReportEntry) 
 	if g := al.logged; g != nil && g.lapsed > 0 {
 		sum = sum.Plus(accruedCeil(g.lapsed, min(g.lapsedUntil.Sub(from), maxComing)))
 	}
-	return min(sum.Plus(al.unackedTokens), quota.Most)
+	return min(sum.Plus(al.unackedTokens()), quota.Most)
 }
 
 // maxComing bounds the accrual that a report with a wrong clock can claim.

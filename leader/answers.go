@@ -24,7 +24,7 @@ type answers struct {
 	unwritten bool // asked since the last line: the next checkpoint must state what was admitted
 
 	// Of earlier leaders:
-	earlier quota.Units // possibly admitted, now or later; it is out of the pool
+	earlier quota.Units // see bucket.earlier
 	until   quota.Time
 }
 
@@ -56,11 +56,15 @@ func (s *answers) allows(now quota.Time, cost quota.Units) bool {
 // awaitsLog reports whether a decide request has to wait for the log, because only the promise is too
 // small for it. It asks for a checkpoint with a larger promise at once.
 func (l *Ledger) awaitsLog(now quota.Time, b *bucket, q *quota.Ask) bool {
-	if !b.answersLogged() || q.Cost <= 0 || q.Force || b.pool.Level() < q.Cost || b.own.allows(now, q.Cost) {
+	if !b.answersLogged() || q.Cost <= 0 || q.Force || b.pool.Level() < q.Cost {
 		return false
 	}
-	b.own.short, b.own.unwritten = b.own.short.Plus(q.Cost), true
-	if b.dirty = true; len(b.own.pending) == 0 {
+	s := &b.editDecided().own
+	if s.allows(now, q.Cost) {
+		return false
+	}
+	s.short, s.unwritten = s.short.Plus(q.Cost), true
+	if b.dirty = true; len(s.pending) == 0 {
 		l.requestCheckpoint(b)
 	}
 	return true
@@ -69,7 +73,11 @@ func (l *Ledger) awaitsLog(now quota.Time, b *bucket, q *quota.Ask) bool {
 // promiseOwn adds the leader's own promise to a line: the expected need until the promise ends, as
 // far as the level and its refill cover it.
 func (b *bucket) promiseOwn(now quota.Time, seq quota.Seq, kl *quota.KeyLevel) {
-	s := &b.own
+	if b.decided == nil { // nothing was asked
+		kl.Answers, kl.AnswersUntil = 0, 0
+		return
+	}
+	s := &b.decided.own
 	kl.Answers, kl.AnswersUntil = 0, s.until
 	if !b.answersLogged() {
 		if len(s.pending) > 0 || now < s.promised.until { // the promise ends with this line
@@ -77,7 +85,7 @@ func (b *bucket) promiseOwn(now quota.Time, seq quota.Seq, kl *quota.KeyLevel) {
 		}
 		return
 	}
-	_, admit := b.asked.displayRates(now)
+	_, admit := b.decided.displayRates(now)
 	s.unwritten = false
 	need := max(quota.RoundUnits(admit*answersFor.Seconds()), 2*s.short)
 	if b.limit.CountsLong() { // the next leader counts all of it as used, so promise only what callers wait for
@@ -108,17 +116,37 @@ func (s *answers) committed(upTo quota.Seq) {
 // restoreAnswers takes out of the pool what earlier leaders may have admitted beyond the line, or
 // may still admit.
 func (b *bucket) restoreAnswers(now quota.Time, kl *quota.KeyLevel) {
-	b.own.earlier, b.own.until = kl.Answers, kl.AnswersUntil.Add(leaseSlack) // its clock may be slower
+	if kl.Answers != 0 || kl.AnswersUntil != 0 {
+		s := &b.editDecided().own
+		s.earlier, s.until = kl.Answers, kl.AnswersUntil.Add(leaseSlack) // its clock may be slower
+	}
 	b.forced = kl.Level < 0
 	b.pool.Add(-kl.Answers)
 	b.endAnswers(now)
+}
+
+// earlier is what earlier leaders may have admitted, now or later. It is out of the pool.
+func (b *bucket) earlier() quota.Units {
+	if b.decided == nil {
+		return 0
+	}
+	return b.decided.own.earlier
+}
+
+// pendingAnswers is the number of the leader's own promises that are not known to be committed.
+func (b *bucket) pendingAnswers() int {
+	if b.decided == nil {
+		return 0
+	}
+	return len(b.decided.own.pending)
 }
 
 // endAnswers ends the promises of earlier leaders, in a bucket that has been advanced. These
 // leaders admitted no more than the level, so their part cannot push free plus returning tokens
 // below 0; what is below goes back to the pool.
 func (b *bucket) endAnswers(now quota.Time) {
-	if s := &b.own; s.earlier > 0 && now >= s.until {
+	if b.earlier() > 0 && now >= b.decided.own.until {
+		s := &b.decided.own
 		if owed := -b.pool.Level().Plus(b.returnableTokens()); owed > 0 && !b.forced {
 			b.pool.Add(min(owed, s.earlier))
 		}

@@ -71,7 +71,7 @@ func (l *Ledger) answer(now quota.Time, q *quota.Ask) (quota.Answer, booking) {
 	out.WindowStart = booked.window
 	out.Level, out.Aside, out.ResetAfter = b.level(), l.aside(now, b), b.resetAfter(now)
 	if out.Why == quota.WhyOverLimit && out.Aside > 0 && b.pool.Level().Plus(out.Aside) >= q.Cost {
-		out.Why, out.RetryAfter = quota.WhyFailover, min(out.RetryAfter, max(l.cfg.Sync, b.own.until.Sub(now)))
+		out.Why, out.RetryAfter = quota.WhyFailover, min(out.RetryAfter, max(l.cfg.Sync, b.editDecided().own.until.Sub(now)))
 	}
 	if out.Why == quota.WhyOverLimit && !b.limit.AsksLeader() && out.Level.Plus(-kept) >= q.Cost { // members hold the tokens
 		out.Why, out.RetryAfter = quota.WhyNotHeld, l.cfg.Sync
@@ -173,12 +173,13 @@ func (b *bucket) allocationForAnswer(now quota.Time, ps *processes, q *quota.Ask
 
 // count counts a decision of the leader in the use of the key and of its limit.
 func (b *bucket) count(now quota.Time, cost quota.Units, allowed bool) {
-	b.attempted, b.lastUse, b.own.unwritten = b.attempted.Plus(cost), now, true
+	s := b.editDecided()
+	b.attempted, b.lastUse, s.own.unwritten = b.attempted.Plus(cost), now, true
 	if allowed {
-		b.admitted, b.own.given = b.admitted.Plus(cost), b.own.given.Plus(cost)
+		b.admitted, s.own.given = b.admitted.Plus(cost), s.own.given.Plus(cost)
 		b.dirty = b.dirty || cost > 0
 	}
-	b.asked.count(now, cost, allowed)
+	s.asked.count(now, cost, allowed)
 	b.sums.Attempted = b.sums.Attempted.Plus(cost)
 	if allowed {
 		b.sums.Admitted = b.sums.Admitted.Plus(cost)
@@ -206,6 +207,14 @@ func (s *asked) count(now quota.Time, cost quota.Units, allowed bool) {
 func (s *asked) displayRates(now quota.Time) (tried, admit float64) {
 	fade := math.Exp(-now.Sub(s.at).Seconds() / displayTime.Seconds())
 	return s.tried * fade, s.admit * fade
+}
+
+// displayRates returns the averages for display.
+func (s *decidedState) displayRates(now quota.Time) (tried, admit float64) {
+	if s == nil {
+		return 0, 0
+	}
+	return s.asked.displayRates(now)
 }
 
 // inFlightLease is how long the requests in flight of a silent member are kept.

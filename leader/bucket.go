@@ -66,12 +66,12 @@ func (l *Ledger) releaseRule(r *rule) {
 type state struct {
 	pool        limiter.Meter // free tokens; debt below 0
 	allocations []allocation
-	outlived    []deadInFlight // Concurrency under hard: in flight at members that died
+	rooms       rooms         // recorded only while recordsRooms
+	decided     *decidedState // nil while it would be zero
+	unusual     *unusualState // nil while it would be zero
 
 	bookState
-	askedState
 	overflowState
-	promiseState
 	errorState
 	divisionState
 	logState
@@ -83,18 +83,52 @@ type bookState struct {
 	attempted, admitted quota.Units
 	listed              listing // counts that TopSince has returned
 	lastUse             quota.Time
-	ref                 uint32     // index in refs, from 1; reused after the bucket is dropped
-	incarnation         uint64     // distinguishes it from an earlier bucket of the key
-	fresh               quota.Time // bookings up to this time are not reversed
-	keep                quota.Time // earliest time at which the bucket may be dropped
-	forced              bool       // a forced charge exceeded the level, so the level may be below 0
+	ref                 uint32      // index in refs, from 1; reused after the bucket is dropped
+	incarnation         uint64      // distinguishes it from an earlier bucket of the key
+	fresh               quota.Time  // bookings up to this time are not reversed
+	keep                quota.Time  // earliest time at which the bucket may be dropped
+	implicit            quota.Units // each node's implicit grant
+	forced              bool        // a forced charge exceeded the level, so the level may be below 0
 }
 
-// askedState records the decide requests that the leader answered.
-type askedState struct {
+// decidedState records the decide requests that the leader answered.
+type decidedState struct {
 	asked asked
-	rooms rooms // recorded only while recordsRooms
 	own   answers
+}
+
+// editDecided returns the decided state, to be changed.
+func (b *bucket) editDecided() *decidedState {
+	if b.decided == nil {
+		b.decided = &decidedState{}
+	}
+	return b.decided
+}
+
+// unusualState holds what is 0 for most buckets.
+type unusualState struct {
+	outlived    []deadInFlight // Concurrency under hard: in flight at members that died
+	outstanding []outstanding  // implicit grants of nodes that have not reported to this leader
+
+	forgiven       quota.Units // part of admitted that amend forgave
+	over, needless quota.Units // over-admitted; needlessly refused, lower bound
+	needlessAtMost quota.Units
+}
+
+// rarely returns the unusual state, to be read.
+func (b *bucket) rarely() unusualState {
+	if b.unusual == nil {
+		return unusualState{}
+	}
+	return *b.unusual
+}
+
+// editUnusual returns the unusual state, to be changed.
+func (b *bucket) editUnusual() *unusualState {
+	if b.unusual == nil {
+		b.unusual = &unusualState{}
+	}
+	return b.unusual
 }
 
 // overflowState records tokens that do not return: of an ended window, or beyond the burst.
@@ -105,19 +139,10 @@ type overflowState struct {
 	overflowAt quota.Time
 }
 
-// promiseState records what nodes may spend before they have reported to this leader.
-type promiseState struct {
-	implicit    quota.Units   // each node's implicit grant
-	outstanding []outstanding // of nodes that have not reported to this leader
-}
-
 // errorState measures over-admission and needless refusals.
 type errorState struct {
-	env            envelope
-	live           *liveKey    // nil while nothing is measured
-	forgiven       quota.Units // part of admitted that amend forgave
-	over, needless quota.Units // over-admitted; needlessly refused, lower bound
-	needlessAtMost quota.Units
+	env  envelope
+	live *liveKey // nil while nothing is measured
 }
 
 // divisionState carries the division among members from one report to the next.
@@ -187,7 +212,7 @@ func (b *bucket) advance(now quota.Time) quota.Units {
 func (b *bucket) refillPool(now quota.Time, standing quota.Units) {
 	// The meter advances free and outstanding tokens as one level. So only the refill that the
 	// rates leave over overflows, and a sliding window does not take outstanding tokens for used.
-	withheld := standing.Plus(b.own.earlier)
+	withheld := standing.Plus(b.earlier())
 	if b.tier.Kind == quota.TokenBucket {
 		withheld -= b.unseen(now, nil, b.levelWith(standing)) // probably used, so it does not overflow
 	}
@@ -301,7 +326,7 @@ func (b *bucket) idle() bool {
 			return false
 		}
 	}
-	return b.pool.Level().Plus(b.outstandingTokens()) >= b.limit.BurstUnits() && len(b.outlived) == 0
+	return b.pool.Level().Plus(b.outstandingTokens()) >= b.limit.BurstUnits() && len(b.rarely().outlived) == 0
 }
 
 // allocationAt is allocation with a hint: place is the likely index.
@@ -360,7 +385,7 @@ func (b *bucket) admit(now quota.Time, ps *processes, r *quota.Report, e *quota.
 	}
 	b.wakeBy(now.Add(max(rememberSilent, b.inFlightLease())))
 	al.begin(now, e)
-	al.overflowed = b.overflowed
+	al.noteOverflowed(b.overflowed)
 	if b.endures() {
 		al.takeCommitted(e)
 	}
@@ -388,7 +413,7 @@ func (b *bucket) learn(now quota.Time, al *allocation, e *quota.ReportEntry) {
 		return
 	}
 	if e.Learn.HasLevel {
-		lastLevel := e.Learn.Level.Plus(b.maxRefill(e.Learn.Age)).Plus(b.forgiven - b.admitted)
+		lastLevel := e.Learn.Level.Plus(b.maxRefill(e.Learn.Age)).Plus(b.rarely().forgiven - b.admitted)
 		if level := b.level(); level > lastLevel {
 			b.pool.Add(lastLevel.Plus(-level))
 		}

@@ -128,7 +128,7 @@ func (l *Ledger) unmetOf(now quota.Time, al *allocation) quota.Units {
 		return 0
 	}
 	unmet, age := al.rare.unmet, now.Sub(al.rare.unmetAt)
-	if unmet < quota.Token || al.closed || al.dead || len(al.unacked) >= maxUnacked {
+	if unmet < quota.Token || al.closed || al.dead || !al.mayGetTokens() {
 		return 0
 	}
 	if age > l.cfg.Sync/2 && (al.charged > 0 || age > 3*l.cfg.Sync || !l.busy(al)) {

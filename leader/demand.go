@@ -19,8 +19,8 @@ import (
 //
 // Both sums decay by samples, not by time, so that rare requests are remembered.
 type dispersion struct {
-	variance, mean float64
-	typical        float64 // cached size; 0 after a sample
+	variance, mean float32
+	typical        float32 // cached size; 0 after a sample
 }
 
 const (
@@ -45,12 +45,12 @@ func (d *dispersion) add(a, b, c float64) {
 	}
 	strange := maxSampleFactor * d.index() * (a + b + c) / 3
 	d.typical = 0
-	d.variance += min(max((b-a)*(b-c), -strange), strange) - sampleDecay*d.variance
-	d.mean += b - sampleDecay*d.mean
+	d.variance += float32(min(max((b-a)*(b-c), -strange), strange) - sampleDecay*float64(d.variance))
+	d.mean += float32(b - sampleDecay*float64(d.mean))
 }
 
 func (d *dispersion) index() float64 {
-	return min(max((d.variance+priorRequests)/(d.mean+priorRequests), 1), maxBatchTokens)
+	return min(max((float64(d.variance)+priorRequests)/(float64(d.mean)+priorRequests), 1), maxBatchTokens)
 }
 
 // size returns the size of a typical batch in Units, from one token to maxBatchTokens.
@@ -60,9 +60,9 @@ func (d *dispersion) size() float64 {
 		if size < poissonIndex {
 			size = 1
 		}
-		d.typical = size * float64(quota.Token)
+		d.typical = float32(size * float64(quota.Token))
 	}
-	return d.typical
+	return float64(d.typical)
 }
 
 // batchSize is the size of one event of the key, in Units, at most an eighth of the burst. A larger

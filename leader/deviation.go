@@ -53,7 +53,7 @@ func (b *bucket) deviation(now quota.Time) quota.Units {
 // needsLine reports whether the next checkpoint needs a line of a changed bucket: the level is far
 // from the log's, a member closes the key or has died, or a promise will soon be used up.
 func (b *bucket) needsLine(now quota.Time, lease time.Duration) bool {
-	if b.answersLogged() && (b.limit.AsksLeader() || b.own.unwritten) || b.logsAll() || b.deviation(now) > b.limit.BurstUnits()/deviationPart || b.promiseEndsSoon(now, lease) {
+	if b.answersLogged() && (b.limit.AsksLeader() || b.decided != nil && b.decided.own.unwritten) || b.logsAll() || b.deviation(now) > b.limit.BurstUnits()/deviationPart || b.promiseEndsSoon(now, lease) {
 		return true
 	}
 	if !b.endures() {

@@ -5,19 +5,17 @@
 //
 //	bucket           64  rule name next packed state
 //	visitState       32  alarm seen counted timer dropped watched used
-//	state            96  pool allocations outlived
-//	bookState        80  attempted admitted listed lastUse ref incarnation fresh keep forced
-//	askedState      136  asked rooms own
+//	state           112  pool allocations rooms decided unusual
+//	bookState        88  attempted admitted listed lastUse ref incarnation fresh keep implicit forced
 //	overflowState    32  ended left overflowed overflowAt
-//	promiseState     32  implicit outstanding
-//	errorState      112  env live forgiven over needless needlessAtMost
-//	divisionState    48  batchSizes shared waterLevel central
+//	errorState       80  env live
+//	divisionState    40  batchSizes shared waterLevel central
 //	logState         48  logged behindSince dirty saved wanted queued behind overdue
 //	announceState     8  announced
-//	allocation       16  rare logged
+//	allocation       24  unacked rare logged
 //	openState        24  process epoch closed resetSinceReport restored carriedOver settlesEarlier final dead
-//	heldState       120  out returnable held capped unackedTokens rate charged from lease cap grants granted unacked
+//	heldState        88  out returnable held capped rate charged from lease cap grants granted
 //	demandState      72  reported reportWithin counts demand live using deficit tried admit asked
-//	countState       48  used over refused refunded returned overflowed
+//	countState       40  used over refused refunded returned
 //	logged          192  promised pending planned saved want answered ended diedAt lapsed lapsedUntil accruedTo
 package leader

@@ -90,7 +90,7 @@ func (al *allocation) resume(now quota.Time, e *quota.ReportEntry) {
 // mayNeedLine reports whether the next checkpoint may need a line of the bucket. It does not while too
 // many promises wait for the log.
 func (b *bucket) mayNeedLine() bool {
-	if !b.dirty || len(b.own.pending) >= maxPending {
+	if !b.dirty || b.pendingAnswers() >= maxPending {
 		return false
 	}
 	if b.promises() {
@@ -219,7 +219,7 @@ func (al *allocation) promisedBounds(now quota.Time) (tokens, rate, most quota.U
 // promises more. It is requested at once, unless the member has plenty until it comes.
 func (l *Ledger) limitToPromise(now quota.Time, b *bucket, al *allocation, tokens, capped quota.Units) (quota.Units, quota.Time) {
 	room, rate, top, until := al.promisedBounds(now)
-	unacked := al.unackedTokens
+	unacked := al.unackedTokens()
 	most := max(capped, al.held).Plus(unacked)
 	if al.charged == 0 { // without a rate, an earlier cap takes no room
 		most = min(most, al.out)
@@ -334,7 +334,9 @@ func (l *Ledger) Saved(now quota.Time, upTo quota.Seq) []quota.Grant {
 		if b.dropped || l.current(b) == nil {
 			continue
 		}
-		b.own.committed(upTo)
+		if b.decided != nil {
+			b.decided.own.committed(upTo)
+		}
 		closed := true
 		for i := range b.allocations {
 			al := &b.allocations[i]

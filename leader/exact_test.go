@@ -351,7 +351,7 @@ func TestAnswersEndBesideRates(t *testing.T) {
 		g.spend(a, b)
 		g.check()
 	}
-	if g.l.bucket(examKey).own.earlier != 0 {
+	if g.l.bucket(examKey).earlier() != 0 {
 		t.Fatal("the promise has not ended")
 	}
 	for range 2 {

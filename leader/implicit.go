@@ -61,7 +61,8 @@ func (l *Ledger) beginImplicitGrant(now quota.Time, b *bucket, logged quota.Unit
 		case m.gone, m.reported:
 			b.pool.Add(-taken)
 		default:
-			b.outstanding = append(b.outstanding, outstanding{id, taken})
+			s := b.editUnusual()
+			s.outstanding = append(s.outstanding, outstanding{id, taken})
 			b.pool.Add(-taken)
 		}
 	}
@@ -76,7 +77,7 @@ func refillTime(b *bucket, taken quota.Units) time.Duration {
 // settleOutstanding settles a node's outstanding grant: the node reports what it holds and has used. Only the
 // use by an earlier process of the node may be unknown.
 func (b *bucket) settleOutstanding(now quota.Time, id quota.NodeID, m *member) {
-	b.outstanding = slices.DeleteFunc(b.outstanding, func(c outstanding) bool {
+	b.unusual.outstanding = slices.DeleteFunc(b.unusual.outstanding, func(c outstanding) bool {
 		if c.node != id {
 			return false
 		}
@@ -89,12 +90,18 @@ func (b *bucket) settleOutstanding(now quota.Time, id quota.NodeID, m *member) {
 
 // outstandingTokens is the sum of the outstanding grants.
 func (b *bucket) outstandingTokens() quota.Units {
+	if b.unusual == nil {
+		return 0
+	}
 	var sum quota.Units
-	for i := range b.outstanding {
-		sum = sum.Plus(b.outstanding[i].tokens)
+	for _, c := range b.unusual.outstanding {
+		sum = sum.Plus(c.tokens)
 	}
 	return sum
 }
+
+// hasOutstanding reports whether nodes that have not reported to this leader have implicit grants.
+func (b *bucket) hasOutstanding() bool { return b.unusual != nil && len(b.unusual.outstanding) > 0 }
 
 // implicitPromise is the promise to a member that is not in the log yet.
 func (b *bucket) implicitPromise(now quota.Time, al *allocation) promise {

@@ -15,9 +15,11 @@ func (b *bucket) recount(now quota.Time) {
 		al.accrue(now) // expires leases
 		free = free.Plus(-al.out).Plus(-al.rarely().inFlight)
 	}
-	b.outlived = slices.DeleteFunc(b.outlived, func(g deadInFlight) bool { return now >= g.until })
-	for _, g := range b.outlived {
-		free = free.Plus(-g.places)
+	if s := b.unusual; s != nil {
+		s.outlived = slices.DeleteFunc(s.outlived, func(g deadInFlight) bool { return now >= g.until })
+		for _, g := range s.outlived {
+			free = free.Plus(-g.places)
+		}
 	}
 	b.pool.Add(free.Plus(-b.pool.Level()))
 }
@@ -34,7 +36,8 @@ const maxOutlived = 64
 // keepInFlight keeps the requests in flight of a dead member charged for as long as its callers may
 // hold them. Under hard only.
 func (b *bucket) keepInFlight(now quota.Time, al *allocation) {
-	if places := al.rarely().inFlight; places > 0 && b.limit.Ceiling == quota.Hard && len(b.outlived) < maxOutlived {
-		b.outlived = append(b.outlived, deadInFlight{now.Add(b.limit.LeaseOrDefault()), places})
+	if places := al.rarely().inFlight; places > 0 && b.limit.Ceiling == quota.Hard && len(b.rarely().outlived) < maxOutlived {
+		s := b.editUnusual()
+		s.outlived = append(s.outlived, deadInFlight{now.Add(b.limit.LeaseOrDefault()), places})
 	}
 }

@@ -247,12 +247,12 @@ func (l *Ledger) bookEntry(now quota.Time, r *quota.Report, e *quota.ReportEntry
 	}
 	defer l.noteChanged(now, b)
 	standing := b.advance(now)
-	alone := len(e.Cancelled) == 0 && len(b.outstanding) == 0 && b.tier.Kind != quota.Concurrency // only al changes
+	alone := len(e.Cancelled) == 0 && !b.hasOutstanding() && b.tier.Kind != quota.Concurrency // only al changes
 	l.cancel(now, b, r, e.Cancelled)
 	if l.finalReport(now, b, r, e) {
 		return false
 	}
-	if len(b.outstanding) > 0 {
+	if b.hasOutstanding() {
 		b.settleOutstanding(now, r.From, l.members[r.From])
 	}
 	al := b.allocationAt(now, place, r, e)

@@ -82,7 +82,7 @@ func (l *Ledger) aside(now quota.Time, b *bucket) quota.Units {
 	if b.limit.Ceiling != quota.Hard {
 		return 0
 	}
-	sum := b.outstandingTokens().Plus(b.own.earlier)
+	sum := b.outstandingTokens().Plus(b.earlier())
 	if !l.mayGrant(now, b) {
 		sum = max(sum, 1)
 	}

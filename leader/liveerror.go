@@ -305,7 +305,8 @@ func (b *bucket) overAdmitted(u, depth, alone quota.Units) {
 	if burst := b.limit.BurstUnits(); burst > 0 {
 		b.sums.WorstBurst = max(b.sums.WorstBurst, float64(depth)/float64(burst))
 	}
-	b.over = b.over.Plus(u)
+	s := b.editUnusual()
+	s.over = s.over.Plus(u)
 }
 
 // newLiveKey begins to measure a key without earlier observations.
@@ -376,7 +377,8 @@ func (e *liveKey) count(b *bucket, slot int64) {
 	}
 	if n := min(s.refused, free-e.low-s.cost); n > 0 {
 		e.low += n
-		b.needless = b.needless.Plus(n)
+		u := b.editUnusual()
+		u.needless = u.needless.Plus(n)
 		b.sums.Needless = b.sums.Needless.Plus(n)
 	}
 	if level >= b.limit.BurstUnits() { // the refill of that time may have been refused as well
@@ -384,7 +386,8 @@ func (e *liveKey) count(b *bucket, slot int64) {
 	}
 	if n := min(s.refused.Plus(s.older), level-e.high); n > 0 {
 		e.high += n
-		b.needlessAtMost = b.needlessAtMost.Plus(n)
+		u := b.editUnusual()
+		u.needlessAtMost = u.needlessAtMost.Plus(n)
 		b.sums.NeedlessAtMost = b.sums.NeedlessAtMost.Plus(n)
 	}
 	s.refused, s.older = 0, 0

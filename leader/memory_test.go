@@ -78,8 +78,8 @@ func TestMemory(t *testing.T) {
 		most    uintptr // for each member
 		packed  float64
 	}{
-		{quota.Soft, unsafe.Sizeof(allocation{}), 2000},
-		{quota.Hard, unsafe.Sizeof(allocation{}) + unsafe.Sizeof(logged{}), 2000},
+		{quota.Soft, unsafe.Sizeof(allocation{}), 1000},
+		{quota.Hard, unsafe.Sizeof(allocation{}) + unsafe.Sizeof(logged{}) + unsafe.Sizeof(unacked{}), 1600},
 	} {
 		const others = 768 // the key, tables, and unacknowledged grants
 		records := unsafe.Sizeof(bucket{}) + unsafe.Sizeof(state{})

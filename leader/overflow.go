@@ -51,12 +51,12 @@ const overflowBelow = 20 * quota.Token
 // takeBack returns to the pool tokens that overflowed while al had used what it reports only now: a
 // third of the overflow, since the time of the use is unknown.
 func (b *bucket) takeBack(al *allocation, used quota.Units) {
-	back := min(used, max(0, b.overflowed-al.overflowed)/3)
+	back := min(used, max(0, b.overflowed-al.rarely().overflowed)/3)
 	if back > 0 {
 		b.pool.Add(back)
 		b.overflowed -= back
 	}
-	al.overflowed = b.overflowed
+	al.noteOverflowed(b.overflowed)
 }
 
 // amend corrects the debt of a soft bucket for what a member admitted while it was cut off, or
@@ -73,6 +73,7 @@ func (b *bucket) amend(back quota.Units, d *delta) {
 		forgiven := min(debt, d.over-back)
 		b.pool.Add(forgiven)
 		b.env.Add(forgiven)
-		b.forgiven = b.forgiven.Plus(forgiven)
+		s := b.editUnusual()
+		s.forgiven = s.forgiven.Plus(forgiven)
 	}
 }

@@ -32,7 +32,7 @@ func (b *bucket) isPacked() bool { return b.state == nil }
 // mayPack reports whether the packed form can hold the whole state. It leaves out what is rare, such as a change
 // that waits for a checkpoint.
 func (b *bucket) mayPack() bool {
-	if b.wanted || b.queued || b.behind || b.live != nil || len(b.own.pending) > 0 || len(b.outlived) > 0 || len(b.outstanding) > 0 {
+	if b.wanted || b.queued || b.behind || b.live != nil || b.pendingAnswers() > 0 || len(b.rarely().outlived) > 0 || b.hasOutstanding() {
 		return false
 	}
 	return !slices.ContainsFunc(b.allocations, func(al allocation) bool {
@@ -308,6 +308,17 @@ func elements[T any](w *numbers, l *[]T) []T {
 	return *l
 }
 
+// present returns a part of the state that is there or not.
+func present[T any](part *T, there bool) *T {
+	switch {
+	case !there:
+		return nil
+	case part == nil:
+		return new(T)
+	}
+	return part
+}
+
 func (w *numbers) meter(m *limiter.Meter) {
 	s := m.State()
 	w.amounts(&s.Level, &s.Returns)
@@ -320,7 +331,10 @@ func (w *numbers) meter(m *limiter.Meter) {
 func (s *state) mostNumbers() int {
 	n := 100 + 2*len(s.rooms)
 	for i := range s.allocations {
-		n += 75 + 2*len(s.allocations[i].unacked)
+		n += 75
+		if u := s.allocations[i].unacked; u != nil {
+			n += 2 * len(u.grants)
+		}
 	}
 	return n
 }
@@ -336,28 +350,36 @@ func (s *state) numbers(w *numbers, l *Ledger) {
 	whole(w, &s.ref)
 	whole(w, &s.incarnation)
 
-	w.times(&s.asked.at)
-	floats(w, &s.asked.tried, &s.asked.admit)
 	for i, r := range elements(w, (*[]room)(&s.rooms)) {
 		w.times(&r.at)
 		w.amounts(&r.room)
 		s.rooms[i] = r
 	}
-	w.amounts(&s.own.given, &s.own.short, &s.own.earlier, &s.own.promised.high)
-	whole(w, &s.own.promised.seq)
-	w.times(&s.own.promised.until, &s.own.until)
-
 	w.times(&s.ended)
 	w.amounts(&s.left, &s.overflowed, &s.implicit)
 
 	w.meter(&s.env.Meter)
 	w.times(&s.env.at, &s.env.from, &s.env.to)
-	w.amounts(&s.forgiven, &s.over, &s.needless, &s.needlessAtMost)
 
-	floats(w, &s.batchSizes.variance, &s.batchSizes.mean, &s.batchSizes.typical, &s.waterLevel)
+	floats(w, &s.batchSizes.variance, &s.batchSizes.mean, &s.batchSizes.typical)
+	floats(w, &s.waterLevel)
 	w.times(&s.shared, &s.logged.at, &s.logged.window, &s.behindSince)
 	w.amounts(&s.logged.level)
-	w.flags(&s.forced, &s.own.unwritten, &s.central, &s.logged.there, &s.dirty, &s.saved, &s.overdue)
+	hasDecided, isUnusual := s.decided != nil, s.unusual != nil
+	w.flags(&hasDecided, &isUnusual, &s.forced, &s.central, &s.logged.there, &s.dirty, &s.saved, &s.overdue)
+
+	if s.decided = present(s.decided, hasDecided); hasDecided {
+		d := s.decided
+		w.times(&d.asked.at)
+		floats(w, &d.asked.tried, &d.asked.admit)
+		w.amounts(&d.own.given, &d.own.short, &d.own.earlier, &d.own.promised.high)
+		whole(w, &d.own.promised.seq)
+		w.times(&d.own.promised.until, &d.own.until)
+		w.flags(&d.own.unwritten)
+	}
+	if s.unusual = present(s.unusual, isUnusual); isUnusual {
+		w.amounts(&s.unusual.forgiven, &s.unusual.over, &s.unusual.needless, &s.unusual.needlessAtMost)
+	}
 
 	elements(w, &s.allocations)
 	for i := range s.allocations {
@@ -374,35 +396,33 @@ func (al *allocation) numbers(w *numbers, l *Ledger) {
 		whole(w, &al.number)
 	}
 	whole(w, &al.epoch, &al.grants)
-	hasLog, hasRare := al.logged != nil, al.rarely() != rareState{}
-	w.flags(&al.closed, &al.resetSinceReport, &al.restored, &al.carriedOver, &al.settlesEarlier, &al.final, &al.dead, &hasLog, &hasRare)
+	hasLog, hasRare := al.logged != nil, al.rare != nil && *al.rare != (rareState{})
+	hasUnacked := al.unacked != nil && len(al.unacked.grants) > 0
+	w.flags(&al.closed, &al.resetSinceReport, &al.restored, &al.carriedOver, &al.settlesEarlier, &al.final, &al.dead, &hasLog, &hasRare, &hasUnacked)
 
-	w.amounts(&al.out, &al.returnable, &al.held, &al.capped, &al.unackedTokens, &al.rate, &al.charged, &al.cap)
-	for i, u := range elements(w, &al.unacked) {
-		whole(w, &u.seq)
-		w.amounts(&u.tokens)
-		al.unacked[i] = u
-	}
+	w.amounts(&al.out, &al.returnable, &al.held, &al.capped, &al.rate, &al.charged, &al.cap)
 
 	w.times(&al.from, &al.reported, &al.granted, &al.counts.from, &al.lease)
 	whole(w, &al.reportWithin)
 	floats(w, &al.demand, &al.live, &al.using, &al.deficit, &al.counts.n, &al.counts.a, &al.counts.b, &al.counts.took, &al.tried, &al.admit)
 	whole(w, &al.asked)
-	w.amounts(&al.used, &al.over, &al.refused, &al.refunded, &al.returned, &al.overflowed)
+	w.amounts(&al.used, &al.over, &al.refused, &al.refunded, &al.returned)
 
-	if hasRare {
-		r := al.editRare(true)
-		w.amounts(&r.owed, &r.alone, &r.inFlight, &r.awaited, &r.unmet)
+	if al.rare = present(al.rare, hasRare); hasRare {
+		r := al.rare
+		w.amounts(&r.owed, &r.alone, &r.inFlight, &r.overflowed, &r.awaited, &r.unmet)
 		w.times(&r.unmetAt, &r.recalled)
-	} else {
-		al.rare = nil
 	}
-	if !hasLog {
-		al.logged = nil
+	if al.unacked = present(al.unacked, hasUnacked); hasUnacked {
+		w.amounts(&al.unacked.tokens)
+		for i, u := range elements(w, &al.unacked.grants) {
+			whole(w, &u.seq)
+			w.amounts(&u.tokens)
+			al.unacked.grants[i] = u
+		}
+	}
+	if al.logged = present(al.logged, hasLog); !hasLog {
 		return
-	}
-	if al.logged == nil {
-		al.logged = &logged{}
 	}
 	g := al.logged
 	p := &g.promised

@@ -32,11 +32,21 @@ func packAll(t testing.TB, l *Ledger) {
 func sameState(t testing.TB, want, got *state) {
 	t.Helper()
 	for _, s := range []*state{want, got} {
-		s.outstanding, s.outlived, s.own.pending = nil, nil, nil // empty
+		if s.unusual != nil {
+			s.unusual.outstanding, s.unusual.outlived = nil, nil // empty
+		}
+		if s.decided != nil {
+			s.decided.own.pending = nil // empty
+		}
 		s.rooms, s.allocations = orNone(s.rooms), orNone(s.allocations)
 		for i := range s.allocations {
 			al := &s.allocations[i]
-			al.unacked = orNone(al.unacked)
+			if al.rare != nil && *al.rare == (rareState{}) {
+				al.rare = nil
+			}
+			if al.unacked != nil && len(al.unacked.grants) == 0 {
+				al.unacked = nil
+			}
 			if al.logged != nil {
 				al.logged.pending = nil // empty
 			}
@@ -58,7 +68,7 @@ func orNone[S ~[]E, E any](list S) S {
 func dump(s *state) string {
 	text := fmt.Sprintf("%+v", *s)
 	for i := range s.allocations {
-		text += fmt.Sprintf("\n%+v %+v", s.allocations[i], s.allocations[i].logged)
+		text += fmt.Sprintf("\n%+v %+v %+v", s.allocations[i], s.allocations[i].rare, s.allocations[i].logged)
 	}
 	return text
 }
@@ -72,7 +82,7 @@ func TestPack(t *testing.T) {
 		l := &Ledger{}
 		b := newBucket("k", newRule(quota.LimitName{}, limit), limiter.Meter{})
 		fill(rng, reflect.ValueOf(b.state))
-		b.wanted, b.queued, b.behind, b.live, b.outlived, b.outstanding, b.own.pending = false, false, false, nil, nil, nil, nil
+		b.wanted, b.queued, b.behind, b.live, b.unusual.outlived, b.unusual.outstanding, b.decided.own.pending = false, false, false, nil, nil, nil, nil
 		for i := range b.allocations {
 			b.allocations[i].logged.pending = nil
 			b.allocations[i].process = l.processes.of("n", quota.Incarnation(i))

@@ -244,14 +244,15 @@ func (l *Ledger) Key(now quota.Time, k quota.Key) (quota.KeyRate, bool) {
 }
 
 func (b *bucket) keyRate(now quota.Time) quota.KeyRate {
+	rare := b.rarely()
 	k := quota.KeyRate{
 		Key: b.key(), Limit: b.limit,
 		Attempted: b.attempted.Tokens(), Admitted: b.admitted.Tokens(),
 		Refused:   (b.attempted - b.admitted).Tokens(),
-		Remaining: max(0, b.level().Tokens()), OverAdmitted: b.over,
-		Needless: b.needless, NeedlessAtMost: max(b.needless, b.needlessAtMost),
+		Remaining: max(0, b.level().Tokens()), OverAdmitted: rare.over,
+		Needless: rare.needless, NeedlessAtMost: max(rare.needless, rare.needlessAtMost),
 	}
-	tried, admit := b.asked.displayRates(now)
+	tried, admit := b.decided.displayRates(now)
 	k.Demand, k.Rate = tried/float64(quota.Token), admit/float64(quota.Token)
 	for i := range b.allocations {
 		al := &b.allocations[i]

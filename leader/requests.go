@@ -166,7 +166,7 @@ func (b *bucket) recordsRooms() bool {
 	if b.tier.Kind.Windowed() && b.tier.Kind != quota.SlidingWindow {
 		return false
 	}
-	return b.limit.AsksLeader() || b.asked.at > 0 || b.limit.Ceiling == quota.Hard && b.tier.Kind == quota.TokenBucket
+	return b.limit.AsksLeader() || b.decided != nil && b.decided.asked.at > 0 || b.limit.Ceiling == quota.Hard && b.tier.Kind == quota.TokenBucket
 }
 
 // fitRefund returns the part of the refund u that raises the level of a hard bucket: a full bucket gains

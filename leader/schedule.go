@@ -71,7 +71,7 @@ func (l *Ledger) nextAlarm(now quota.Time, b *bucket) quota.Time {
 	if b.live != nil {
 		by(now)
 	}
-	for _, g := range b.outlived {
+	for _, g := range b.rarely().outlived {
 		by(g.until)
 	}
 	closed := true
@@ -83,8 +83,8 @@ func (l *Ledger) nextAlarm(now quota.Time, b *bucket) quota.Time {
 			by(al.renewAt(l.cfg.Lease))
 		}
 	}
-	if b.own.earlier > 0 {
-		by(b.own.until)
+	if b.earlier() > 0 {
+		by(b.decided.own.until)
 	}
 	if closed && (b.saved || !b.dirty) {
 		m := b.pool
@@ -242,7 +242,7 @@ func (c *change) apply(l *Ledger, b *bucket) {
 	case c.limits != nil:
 		l.relimit(c.at, b, c.limits)
 		return
-	case c.heard && len(b.outstanding) > 0:
+	case c.heard && b.hasOutstanding():
 		b.advance(c.at)
 		b.settleOutstanding(c.at, c.node, &c.known)
 	}
