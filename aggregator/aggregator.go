@@ -150,19 +150,18 @@ func (a *Aggregator) openBucket(now quota.Time, b *bucket, l *quota.Limit) {
 func (a *Aggregator) startEpoch(now quota.Time, b *bucket, l *quota.Limit) {
 	b.tally()
 	b.tallied = tallied{}
-	b.phase, b.opened, b.epoch = open, now, a.table.nextEpoch()
+	b.phase, b.changed, b.epoch = open, now, a.table.nextEpoch()
 	b.in, b.over, b.refused, b.want, b.refunded = 0, 0, 0, 0, 0
-	b.unpaid, b.charged, b.overCutOff = 0, 0, 0
-	b.allocated, b.unbacked, b.voids = 0, 0, 0
+	b.unpaid, b.voids = 0, 0
+	b.resetRare()
 	b.hot().held.Store(0)
-	b.tries = 0
 	b.applied, b.pending, b.sent, b.acked, b.ackedOver, b.ackedBack = 0, 0, counts{}, 0, 0, 0
 	b.cancelled.unsend()
 	b.rate, b.cap, b.base, b.from, b.lease = 0, 0, 0, now, now.Add(a.cfg.Lease)
 	b.grantedNothing, b.noGrantYet, b.calm = false, true, false
-	b.estUsed, b.estBack, b.before, b.lastUse, b.noneFree = 0, 0, 0, now, false
-	b.undecidedBefore = 0
-	b.saved, b.returned, b.unconfirmed, b.sentBack, b.ref = 0, 0, 0, 0, 0
+	b.estUsed, b.estBack, b.lastUse, b.noneFree = 0, 0, now, false
+	b.setBefore(0, 0)
+	b.returned, b.unconfirmed, b.sentBack, b.ref = 0, 0, 0, 0
 	a.openSlot(b, l)
 	b.initEstimate(now, l)
 	b.others, b.presumed = 0, 0

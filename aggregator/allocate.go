@@ -146,7 +146,7 @@ func (b *bucket) takeForClients(want quota.Units, urgent *stack) quota.Units {
 			return 0
 		}
 		if b.hot().held.CompareAndSwap(int64(h), int64(h-n)) {
-			b.allocated += n
+			b.rare().allocated += n
 			if int64(h-n) < b.hot().low.Load() {
 				urgent.push(b)
 			}
@@ -194,7 +194,10 @@ func (b *bucket) allocateAlone(now quota.Time, l *quota.Limit, want, est quota.U
 		got = b.takeLocal(now, l, rate, want, est)
 	}
 	got -= got % quota.Token
-	b.in, b.allocated, b.unbacked = b.in+got, b.allocated+got, b.unbacked+got
+	if got > 0 {
+		r := b.rare()
+		b.in, r.allocated, r.unbacked = b.in+got, r.allocated+got, r.unbacked+got
+	}
 	return got
 }
 
@@ -321,11 +324,13 @@ func (a *Aggregator) settle(now quota.Time, b *bucket, s *Settlement) bool {
 	beyond := b.spend(s.Overdrawn - past)
 	alone := min(s.Alone, beyond)
 	b.countOverdraft(beyond - alone)
-	b.over, b.overCutOff, b.charged = b.over.Count(past+alone), b.overCutOff.Count(alone), b.charged.Count(min(s.Charged, past+beyond))
+	b.over = b.over.Count(past + alone)
+	b.countCutOff(alone)
+	b.countCharged(min(s.Charged, past+beyond))
 	b.refused, b.refunded = b.refused.Count(s.Refused), b.refunded.Count(s.Refunded)
 	b.estUsed += min(unreached, beyond)
 	if late > 0 && b.until != 0 {
-		b.before, b.estUsed = b.before.Count(late), b.estUsed.Plus(late)
+		b.ownWindow().before, b.estUsed = b.before.Count(late), b.estUsed.Plus(late)
 	}
 	b.writeSlot()
 	if beyond > 0 && !b.largeOverdraft && b.over-b.ackedOver > max(b.part(l, a.nodes()), minUrgentOverdraft) {
@@ -371,7 +376,10 @@ func (s *Settlement) bound(lent, left quota.Units, l *quota.Limit) {
 func (b *bucket) takeBack(now quota.Time, s *Settlement) {
 	back := b.allocatedFor(s)
 	void := min(s.Void, back, b.unbacked)
-	b.allocated, b.unbacked = b.allocated-back, b.unbacked-void
+	if back > 0 {
+		r := b.rare()
+		r.allocated, r.unbacked = r.allocated-back, r.unbacked-void
+	}
 	b.in -= void
 	switch rest := back - void - s.Used; {
 	case rest > 0 && b.phase == open && now < b.lease:
@@ -386,7 +394,10 @@ func (b *bucket) takeBack(now quota.Time, s *Settlement) {
 // voidAllocations ends all allocations. Clients report their use of them nevertheless.
 func (b *bucket) voidAllocations() {
 	b.in, b.voids = b.in-b.allocated, b.voids+1
-	b.allocated, b.unbacked = 0, 0
+	if b.allocated != 0 || b.unbacked != 0 {
+		r := b.rare()
+		r.allocated, r.unbacked = 0, 0
+	}
 }
 
 // wants returns the tokens to request from the leader: in addition to allocated ones, which count as held.

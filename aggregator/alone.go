@@ -40,10 +40,10 @@ func (a *Aggregator) decideAlone(now quota.Time, t *attempt, b *bucket, l *quota
 // peekAlone returns the decision of decideAlone for one token, and restores the state. Less than a token is held: it
 // is set to 0 during the call, because held is not part of state.
 func (a *Aggregator) peekAlone(now quota.Time, t *attempt, b *bucket, l *quota.Limit, est quota.Units) quota.Decision {
-	was := b.state
+	was := b.tryState()
 	if b.local != nil {
 		own := *b.local
-		b.local = &own
+		b.rare().local = &own
 	}
 	try := *t
 	try.cost = quota.Token
@@ -99,7 +99,7 @@ func (b *bucket) decideLocal(now quota.Time, t *attempt, l *quota.Limit, why quo
 func (b *bucket) ensureLocal(now quota.Time, l *quota.Limit, rate quota.Rate, est quota.Units) quota.Units {
 	burst := burstFor(l, rate)
 	if b.local == nil || b.local.since != b.lease || b.local.rate != rate {
-		b.local = &localBucket{limiter.NewBucket(min(burst, max(0, est)), now), b.lease, rate}
+		b.rare().local = &localBucket{limiter.NewBucket(min(burst, max(0, est)), now), b.lease, rate}
 	}
 	return burst
 }
@@ -117,7 +117,7 @@ func burstFor(l *quota.Limit, rate quota.Rate) quota.Units {
 // shareOf returns the part of the limit's rate that was this node's at the last grants: by demand, at least an equal
 // part.
 func (b *bucket) shareOf(l *quota.Limit, nodes int) quota.Rate {
-	parts := max(b.share, (quota.Million+int64(nodes)-1)/int64(nodes))
+	parts := max(int64(b.share), (quota.Million+int64(nodes)-1)/int64(nodes))
 	return quota.Rate{Tokens: l.Rate.Tokens, Per: time.Duration(quota.MulDiv(int64(l.Rate.Per), quota.Million, parts))}
 }
 
@@ -128,10 +128,10 @@ func (b *bucket) shareOf(l *quota.Limit, nodes int) quota.Rate {
 func (b *bucket) averageShare(l *quota.Limit, e *quota.GrantEntry, since time.Duration) {
 	share := min(b.partOf(l, e), quota.Million)
 	slow := shareFalls
-	if share > b.share {
+	if share > int64(b.share) {
 		slow = shareRises
 	}
-	b.share += quota.MulDiv(share-b.share, int64(since), int64(since+slow))
+	b.share = uint32(int64(b.share) + quota.MulDiv(share-int64(b.share), int64(since), int64(since+slow)))
 }
 
 // Time constants of the share: after that time, about two thirds of a change count.

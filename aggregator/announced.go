@@ -25,7 +25,7 @@ func (a *Aggregator) announced(now, at quota.Time, off clockOffset, rt *route, e
 		return
 	}
 	if b.estAt == 0 {
-		b.closedAt = now
+		b.changed = now
 		a.idle = append(a.idle, idleBucket{b, now})
 	}
 	b.initEstimate(now, l)

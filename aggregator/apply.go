@@ -136,7 +136,7 @@ func (a *Aggregator) apply(now, at quota.Time, off clockOffset, b *bucket, rt *r
 		a.markUrgent(b)
 	}
 	if e.Saved > b.saved {
-		b.saved = e.Saved
+		b.rare().saved = e.Saved
 		b.writeSlot()
 	}
 	if b.phase == closing {
@@ -189,7 +189,10 @@ func (b *bucket) answer(now quota.Time, rt *route, e *quota.GrantEntry, took tim
 	if b.pending == 0 || e.Ack != b.pending {
 		return
 	}
-	b.pending, b.tries, b.acked, b.ackedOver, b.ackedBack = 0, 0, b.sent.spent(), b.sent.over, b.sent.back
+	if b.tries != 0 {
+		b.rare().tries = 0
+	}
+	b.pending, b.acked, b.ackedOver, b.ackedBack = 0, b.sent.spent(), b.sent.over, b.sent.back
 	b.cancelled.acknowledge()
 	b.acknowledgeReturned()
 	rt.rtt += (now.Sub(b.sentAt) - rt.rtt) / 8
@@ -239,9 +242,9 @@ func (b *bucket) anchor(now, at quota.Time, e *quota.GrantEntry) {
 	b.hasLevel, b.levelAt, b.level = true, at, level
 	b.est, b.estAt, b.others, b.presumed = level-e.Unseen, min(at, now), e.Others, e.Unseen
 	b.stale = at.Add(demandIntervals * e.Again)
-	b.credit, b.aside, b.fresh = e.Credit, e.Aside, false
-	if level >= b.deniedCost {
-		b.denied = 0
+	b.setCredit(e.Credit, e.Aside)
+	if b.fresh = false; level >= b.deniedCost {
+		b.setDenied(0, 0)
 	}
 	b.estUsed, b.estBack = b.knownUse(b.limit()), b.ackedBack
 }
@@ -301,9 +304,12 @@ func (a *Aggregator) closeBucket(now, at quota.Time, off clockOffset, b *bucket,
 	b.anchor(now, at, e)
 	b.phase, b.term = closed, rt.term
 	b.closeSlot()
-	b.local, b.credit, b.aside = nil, 0, 0 // they belong to this epoch
+	if b.local != nil { // it belongs to this epoch
+		b.rare().local = nil
+	}
+	b.setCredit(0, 0)
 	if c == sent && b.inFlight == 0 && !b.cancelled.any() {
-		b.closedAt = now
+		b.changed = now
 		a.unlist(b)
 		a.idle = append(a.idle, idleBucket{b, now})
 		return

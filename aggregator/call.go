@@ -72,7 +72,7 @@ type taken struct {
 	cost quota.Units
 	win  quota.Time // start of the window
 	void uint32     // allocationState.voids
-	left uint8      // openState.left
+	left uint8      // rareState.left
 
 	answered bool // the leader has admitted it: it is counted when the call is confirmed
 }
@@ -368,13 +368,15 @@ func (b *bucket) countAnswered(cost quota.Units, win quota.Time) {
 	cost = min(cost, quota.Most-b.in) // as addHeld
 	b.in, b.estUsed = b.in+cost, b.estUsed.Plus(cost)
 	if l := b.limit(); l.Kind.Windowed() && l.Kind != quota.SlidingWindow && !b.sameWindow(l, win) { // it has ended here
-		b.before = b.before.Count(cost)
+		b.ownWindow().before = b.before.Count(cost)
 	}
 	b.writeSlot()
 }
 
 // decidedLate notes that a charge of an ended window is decided.
-func (b *bucket) decidedLate(t taken) { b.undecidedBefore -= min(b.undecidedBefore, t.cost) }
+func (b *bucket) decidedLate(t taken) {
+	b.setBefore(b.before, b.undecidedBefore-min(b.undecidedBefore, t.cost))
+}
 
 // undo reverts the charges of the call since the mark.
 func (c *Call) undo(mark int) {
@@ -433,8 +435,8 @@ func (b *bucket) undo(t taken) {
 	b.undecided -= t.cost
 	b.over, b.unpaid = b.over-beyond, b.unpaid-min(b.unpaid, beyond)
 	if b.limit().Kind == quota.Concurrency {
-		b.inFlight -= t.cost
-		b.beyond -= min(b.beyond, beyond)
+		b.rare().inFlight -= t.cost
+		b.payBeyond(beyond)
 	}
 	same := b.sameWindow(b.limit(), t.win)
 	switch {
@@ -447,7 +449,7 @@ func (b *bucket) undo(t taken) {
 	if !same {
 		b.decidedLate(t)
 		if b.limit().Kind != quota.SlidingWindow {
-			b.before = max(0, b.before-t.cost)
+			b.setBefore(max(0, b.before-t.cost), b.undecidedBefore)
 		}
 		b.estUsed = min(b.estUsed, b.counts().spent())
 	}

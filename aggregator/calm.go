@@ -33,7 +33,7 @@ func (b *bucket) mayBeCalm(l *quota.Limit) bool {
 func (b *bucket) staysCalm(now quota.Time, l *quota.Limit, est, cost quota.Units, sync time.Duration, members int) bool {
 	part := quota.RoundUnits(calmShare * float64(l.BurstUnits()) / float64(members))
 	use := b.over.Plus(cost)
-	rare := int64(use/cost) <= 1+int64(now.Sub(b.opened)/sync)
+	rare := int64(use/cost) <= 1+int64(now.Sub(b.changed)/sync)
 	return b.mayBeCalm(l) && est-cost >= l.BurstUnits()/2 && rare && use <= part && cost <= part/(1+openIntervals)
 }
 

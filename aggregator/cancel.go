@@ -75,7 +75,7 @@ func (a *Aggregator) cancel(clock Clock, b *bucket, id quota.Seq) (there, noted 
 		a.openBucket(clock(), b, b.limit())
 	}
 	if b.cancelled == nil {
-		b.cancelled = &cancelled{}
+		b.rare().cancelled = &cancelled{}
 	}
 	q := b.cancelled
 	if len(q.ids) >= maxCancelled {

@@ -101,7 +101,7 @@ func (a *Aggregator) collectUrgent(now quota.Time, b *bucket, buf *Buffer) quota
 	if b.calm && !b.dead {
 		b.asked.Store(false)
 		a.list(b)
-		a.wheel.add(b, b.opened.Add(openIntervals*a.cfg.Sync))
+		a.wheel.add(b, b.changed.Add(openIntervals*a.cfg.Sync))
 		return now
 	}
 	if at := b.nextReportAt(now, a.cfg.Sync); at > now {
@@ -259,7 +259,7 @@ func (b *bucket) overfull() bool {
 func (b *bucket) measure(now quota.Time, c counts) {
 	since := b.sentAt
 	if since == 0 {
-		since = b.opened
+		since = b.changed
 	}
 	dt := max(now.Sub(since), time.Millisecond)
 	b.demand = quota.Units(quota.MulDiv(int64(c.attempted()-b.sent.attempted()), int64(time.Second), int64(dt)))
@@ -289,7 +289,7 @@ func accrued(rate quota.Units, d time.Duration) quota.Units {
 func (b *bucket) report(now quota.Time, rt *route, e *quota.ReportEntry) {
 	b.fillEntry(e, now, rt.term)
 	if b.pending != 0 {
-		b.tries++
+		b.rare().tries++
 	}
 	b.pending = rt.seq
 }

@@ -273,7 +273,7 @@ func (p *pair) compare() {
 	for i := range a.table.compact.shards {
 		s := &a.table.compact.shards[i]
 		for r, ok := s.next(0); ok; r, ok = s.next(r.at + r.size) {
-			b := &bucket{entry: s.kinds.list[r.kind].entry, key: string(r.key)}
+			b := &bucket{entry: s.kinds.list[r.kind].entry, key: string(r.key), state: newState()}
 			b.entryPtr.Store(&hotEntry{})
 			s.restore(&a.table.compact, &r, b)
 			all[0][quota.Key{LimitName: b.entry.name, Key: b.key}] = b
@@ -300,7 +300,7 @@ func (p *pair) compare() {
 		}
 		if want.phase == closed && want.as != nil {
 			g, w := got.compact(p.now), want.compact(p.now)
-			if g[packedEpoch], w[packedEpoch] = 0, 0; g != w || got.closedAt != want.closedAt || got.as.First() != want.as.First() {
+			if g[packedEpoch], w[packedEpoch] = 0, 0; g != w || got.changed != want.changed || got.as.First() != want.as.First() {
 				p.t.Fatalf("step %d: %v: closed, %v\nand %v", p.step, k, g, w)
 			}
 		}
@@ -374,8 +374,8 @@ func TestCold(t *testing.T) {
 		}
 		switch {
 		case there:
-			b := &bucket{entry: n.of, key: n.key}
-			if !c.take(h, b) || c.take(h, b) || b.closedAt != at || b.est != quota.Units(at) || b.as != &l {
+			b := &bucket{entry: n.of, key: n.key, state: newState()}
+			if !c.take(h, b) || c.take(h, b) || b.changed != at || b.est != quota.Units(at) || b.as != &l {
 				t.Fatalf("%d: %v is %+v, want one closed at %v", i, n, b.state, at)
 			}
 			delete(all, n)

@@ -78,7 +78,7 @@ func (a *Aggregator) compactDone(now quota.Time, s *compactShard, r *record) boo
 // unpackRecord restores a compact key into the scratch bucket, for reading: the next call overwrites it.
 func (a *Aggregator) unpackRecord(s *compactShard, r *record) *bucket {
 	b, k := a.scratch, s.kinds.list[r.kind]
-	b.state, b.entry = state{}, k.entry
+	b.state, b.entry = newState(), k.entry
 	b.own.Store(k.as)
 	b.hot().held.Store(0)
 	s.restore(&a.table.compact, r, b)

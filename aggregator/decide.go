@@ -144,8 +144,8 @@ func (t *attempt) recordTaken(b *bucket, beyond quota.Units) {
 	}
 	b.writeSlot()
 	if b.limit().Kind == quota.Concurrency {
-		b.inFlight += t.cost
-		b.beyond += beyond
+		r := b.rare()
+		r.inFlight, r.beyond = r.inFlight+t.cost, r.beyond+beyond
 	}
 }
 
@@ -358,7 +358,8 @@ func (b *bucket) overdraw(now quota.Time, t *attempt, l *quota.Limit, why quota.
 	if why == quota.WhyEstimate {
 		b.countOverdraft(beyond)
 	} else { // by the limit's when_cut_off
-		b.over, b.overCutOff = b.over.Count(beyond), b.overCutOff.Count(beyond)
+		b.over = b.over.Count(beyond)
+		b.countCutOff(beyond)
 	}
 	b.est, b.estUsed = b.est.Plus(-cost), b.estUsed.Plus(cost)
 	t.recordTaken(b, beyond)
@@ -453,8 +454,8 @@ func (a *Aggregator) decidedByLeader(now quota.Time, t *attempt, b *bucket, l *q
 	default:
 		b.countAnswered(t.cost, an.WindowStart)
 	}
-	if b.denied = 0; !an.Allowed && t.cost > 0 && !l.AsksLeader() && an.RetryAfter > 0 {
-		b.denied, b.deniedCost = now.Add(min(an.RetryAfter, a.cfg.Lease)), t.cost
+	if b.setDenied(0, 0); !an.Allowed && t.cost > 0 && !l.AsksLeader() && an.RetryAfter > 0 {
+		b.setDenied(now.Add(min(an.RetryAfter, a.cfg.Lease)), t.cost)
 	}
 	b.publish()
 	if !an.Allowed && t.cost > 0 && !t.final && !l.AsksLeader() && (an.Why == quota.WhyNotHeld || b.hasUnackedRefunds()) {

@@ -79,7 +79,7 @@ func TestRefusesLets(t *testing.T) {
 		{Enforcement: quota.Shadow}, {Fraction: 1}, {Kind: quota.FixedWindow}, {Decide: quota.AtLeader},
 	} {
 		l.LimitName, l.Rate, l.Burst = benchName, quota.Rate{Tokens: 10, Per: time.Hour}, 10
-		b := &bucket{key: "k", entry: &limitEntry{}}
+		b := &bucket{key: "k", entry: &limitEntry{}, state: newState()}
 		newKeys().LoadOrStore(b, &none)
 		b.hasLevel, b.lease = true, quota.Time(time.Hour)
 		b.cacheDenial(1, &l, 0, quota.Token)

@@ -45,7 +45,7 @@ func (a *Aggregator) Refused(clock Clock, k quota.Key, cost int64, retry time.Du
 	if l := b.limit(); b.dead || b.phase == closed || !b.asks(l) || l.AsksLeader() {
 		return
 	}
-	b.denied, b.deniedCost = clock().Add(min(retry, a.cfg.Lease)), quota.FromTokens(cost)
+	b.setDenied(clock().Add(min(retry, a.cfg.Lease)), quota.FromTokens(cost))
 }
 
 // Miss counts a refusal elsewhere, by a process that spends tokens which this node drew: it is demand, and nothing

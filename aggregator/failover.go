@@ -82,7 +82,7 @@ const electionTime = time.Second
 func (a *Aggregator) leaderless(now quota.Time, b *bucket) time.Duration {
 	since := a.ranges[b.rng].absent.from()
 	if b.cutOff(now, a.cfg.Lease) {
-		return max(now.Sub(max(since, b.opened)), a.cfg.Lease)
+		return max(now.Sub(max(since, b.changed)), a.cfg.Lease)
 	}
 	if since == 0 { // the leader could not be asked just now
 		return 0

@@ -33,14 +33,14 @@ type JournalSlot interface {
 func (a *Aggregator) openSlot(b *bucket, l *quota.Limit) {
 	b.closeSlot()
 	if a.cfg.Journal != nil && l.Endures() {
-		b.slot = a.cfg.Journal.Slot(quota.Key{LimitName: b.entry.name, Key: b.key}, b.epoch)
+		b.rare().slot = a.cfg.Journal.Slot(quota.Key{LimitName: b.entry.name, Key: b.key}, b.epoch)
 	}
 }
 
 func (b *bucket) closeSlot() {
 	if b.slot != nil {
 		b.slot.Free()
-		b.slot = nil
+		b.rare().slot = nil
 	}
 }
 

@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-func keyed(key string) *bucket { return &bucket{key: key} }
+func keyed(key string) *bucket { return &bucket{key: key, state: newState()} }
 
 var none compactStore // with no compact key
 

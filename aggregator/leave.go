@@ -38,11 +38,13 @@ func (a *Aggregator) leave(now quota.Time, b *bucket, term quota.Term, buf *Buff
 	l, want := b.limit(), b.want
 	b.roll(now, l)
 	b.accrue(now)
-	rate, lease, opened := b.rate, b.lease, b.opened
+	rate, lease, opened := b.rate, b.lease, b.changed
 	b.expire()
 	b.estimate(now, l, false)
 	if l.Ceiling == quota.Hard { // others may spend at once what is returned: calls that are under way count as use
-		b.left, b.undecided, b.undecidedBefore = b.left+1, 0, 0
+		b.rare().left++
+		b.undecided = 0
+		b.setBefore(b.before, 0)
 	}
 	e := a.addLine(now, b, buf)
 	b.fillEntry(e, now, term)
@@ -55,5 +57,5 @@ func (a *Aggregator) leave(now quota.Time, b *bucket, term quota.Term, buf *Buff
 	if b.hasLevel || rate > 0 { // it is not cut off later because of the new epoch
 		b.lease = lease
 	}
-	b.opened, b.want, b.sentAt = opened, want, 0
+	b.changed, b.want, b.sentAt = opened, want, 0
 }

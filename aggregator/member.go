@@ -74,7 +74,7 @@ func (m *member) init(cfg Config) {
 	for i := range m.ranges {
 		m.ranges[i].rtt = 2 * time.Millisecond
 	}
-	m.scratch, m.compactIn = &bucket{}, compactAfter
+	m.scratch, m.compactIn = &bucket{state: newState()}, compactAfter
 	m.scratch.entryPtr.Store(&hotEntry{})
 }
 
@@ -165,7 +165,7 @@ func (a *Aggregator) list(b *bucket) {
 	rt := &a.ranges[b.rng]
 	if b.openIdx == 0 {
 		rt.open = append(rt.open, b)
-		b.openIdx = len(rt.open)
+		b.openIdx = uint32(len(rt.open))
 	}
 }
 

@@ -70,15 +70,15 @@ func (b *bucket) compact(now quota.Time) packedState {
 	spent := b.counts().spent()
 	est := b.est - (spent - b.estUsed) + b.refunded - b.estBack
 	f := packedState{
-		packedFlags: b.flags(), packedEst: int64(est), packedEstAt: int64(b.estAt - b.closedAt), packedSentAt: int64(b.sentAt - b.closedAt),
-		packedEpoch: int64(b.epoch), packedTerm: int64(b.term), packedLease: int64(b.lease - b.closedAt),
+		packedFlags: b.flags(), packedEst: int64(est), packedEstAt: int64(b.estAt - b.changed), packedSentAt: int64(b.sentAt - b.changed),
+		packedEpoch: int64(b.epoch), packedTerm: int64(b.term), packedLease: int64(b.lease - b.changed),
 		packedStale: int64(b.stale - b.levelAt), packedOffset: b.offset, packedLevel: int64(b.level - est),
-		packedLevelAt: int64(b.levelAt - b.estAt), packedShare: b.share, packedLooked: b.lastLook(now),
+		packedLevelAt: int64(b.levelAt - b.estAt), packedShare: int64(b.share), packedLooked: b.lastLook(now),
 		packedOthers: int64(b.others), packedPresumed: int64(b.presumed), packedSlope: int64(b.slope), packedLag: int64(b.lag),
 		packedDemand: int64(b.demand), packedWanted: int64(b.wanted), packedVoids: int64(b.voids), packedBeyond: int64(b.beyond),
 	}
 	if f[packedFlags]&hasWindow != 0 {
-		f[packedSince], f[packedUntil], f[packedWin] = int64(b.since-b.closedAt), int64(b.until-b.since), int64(b.win-b.since)
+		f[packedSince], f[packedUntil], f[packedWin] = int64(b.since-b.changed), int64(b.until-b.since), int64(b.win-b.since)
 	}
 	return f
 }
@@ -89,7 +89,7 @@ func (b *bucket) lastLook(now quota.Time) int64 {
 	if b.until == 0 && now.Sub(b.looked) > b.stale.Sub(b.levelAt) {
 		return 0
 	}
-	d := int64(b.looked - b.closedAt)
+	d := int64(b.looked - b.changed)
 	if d >= 0 {
 		d++
 	}
@@ -98,16 +98,20 @@ func (b *bucket) lastLook(now quota.Time) int64 {
 
 // restore sets the state of a new bucket from a packed state.
 func (b *bucket) restore(f *packedState, closedAt quota.Time) {
-	b.phase, b.closedAt = closed, closedAt
+	b.phase, b.changed = closed, closedAt
 	b.est, b.estAt = quota.Units(f[packedEst]), closedAt+quota.Time(f[packedEstAt])
 	b.levelAt = b.estAt + quota.Time(f[packedLevelAt])
 	b.stale, b.level = b.levelAt+quota.Time(f[packedStale]), b.est+quota.Units(f[packedLevel])
 	b.sentAt, b.lease = closedAt+quota.Time(f[packedSentAt]), closedAt+quota.Time(f[packedLease])
-	b.epoch, b.term, b.offset, b.share = quota.Seq(f[packedEpoch]), quota.Term(f[packedTerm]), f[packedOffset], f[packedShare]
+	b.epoch, b.term, b.offset, b.share = quota.Seq(f[packedEpoch]), quota.Term(f[packedTerm]), f[packedOffset], uint32(f[packedShare])
 	b.others, b.presumed = quota.Units(f[packedOthers]), quota.Units(f[packedPresumed])
-	b.slope, b.lag = quota.Units(f[packedSlope]), time.Duration(f[packedLag])
+	b.setSlope(quota.Units(f[packedSlope]))
+	b.lag = time.Duration(f[packedLag])
 	b.demand, b.wanted = quota.Units(f[packedDemand]), quota.Units(f[packedWanted])
-	b.voids, b.beyond = uint32(f[packedVoids]), quota.Units(f[packedBeyond])
+	b.voids = uint32(f[packedVoids])
+	if beyond := quota.Units(f[packedBeyond]); beyond != 0 {
+		b.rare().beyond = beyond
+	}
 	switch d := quota.Time(f[packedLooked]); {
 	case d > 0:
 		b.looked = closedAt + d - 1
@@ -115,8 +119,8 @@ func (b *bucket) restore(f *packedState, closedAt quota.Time) {
 		b.looked = closedAt + d
 	}
 	if f[packedFlags]&hasWindow != 0 {
-		b.since = closedAt + quota.Time(f[packedSince])
-		b.until, b.win = b.since+quota.Time(f[packedUntil]), b.since+quota.Time(f[packedWin])
+		since := closedAt + quota.Time(f[packedSince])
+		b.setWindow(since+quota.Time(f[packedWin]), since, since+quota.Time(f[packedUntil]))
 	}
 	b.unflag(f[packedFlags])
 }
@@ -197,13 +201,13 @@ func (e *idleBucket) compactInto(c *compactStore, hash uint64, now quota.Time) (
 	b.lock()
 	defer b.unlock()
 	switch {
-	case b.dead || b.phase != closed || b.closedAt != e.at:
+	case b.dead || b.phase != closed || b.changed != e.at:
 		return true, false // used again since
 	case !b.atRest():
 		return false, true
 	}
 	b.tally()
 	f := b.compact(now)
-	b.dead = c.put(hash, kind{b.entry, b.as}, b.key, b.closedAt, &f)
+	b.dead = c.put(hash, kind{b.entry, b.as}, b.key, b.changed, &f)
 	return false, false
 }

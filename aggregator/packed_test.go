@@ -13,10 +13,10 @@ import (
 // notPacked lists the fields of a state that a packed state omits: those that openBucket sets before they are read,
 // that a bucket at rest does not have, and that follow from other fields.
 var notPacked = []string{
-	"phase", "dead", "closedAt", "as", // from the record, and from being compact
+	"phase", "dead", "changed", "as", // from the record, and from being compact
 	"ref", "in", "over", "unpaid", "charged", "overCutOff", "refused", "want", "refunded", "undecided", "undecidedBefore", "returned", "unconfirmed", "sentBack", "estUsed", "estBack",
 	"allocated", "unbacked", "inFlight", "before", "rate", "cap", "from", "base", "applied", "saved", "slot",
-	"opened", "calm", "pending", "tries", "sent", "acked", "ackedOver", "ackedBack", "credit", "aside", "lastUse", "due", "openIdx",
+	"calm", "pending", "tries", "sent", "acked", "ackedOver", "ackedBack", "credit", "aside", "lastUse", "due", "openIdx",
 	"cancelled", "local", "left", "tallied", "denied", "deniedCost", "grantedNothing", "noGrantYet",
 }
 
@@ -25,19 +25,21 @@ var notPacked = []string{
 func TestPacked(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	for range 200 {
-		b := &bucket{key: "k"}
+		b := &bucket{key: "k", state: newState()}
 		b.entryPtr.Store(&hotEntry{})
 		at := start.Add(time.Duration(rng.Int64N(int64(time.Hour))))
 		for _, f := range reflect.VisibleFields(reflect.TypeFor[state]()) {
 			if name := f.Name; !f.Anonymous && !slices.Contains(notPacked, name) {
+				b.rare()
+				b.ownWindow()
 				setAny(t, name, fieldOf(&b.state, name), rng, at)
 			}
 		}
-		b.closedAt = at
+		b.changed = at
 		b.looked = at.Add(time.Duration(rng.Int64N(2000)-1000) * time.Millisecond)
 		b.levelAt, b.stale = at, at.Add(time.Hour) // otherwise looked has no effect
 		if rng.IntN(2) == 0 {
-			b.since, b.until, b.win, b.slope = 0, 0, 0, 0
+			b.windowState = &noWindow
 		}
 		f := b.compact(at)
 		rec := f.append(nil)
@@ -45,7 +47,7 @@ func TestPacked(t *testing.T) {
 		if read.parse(rec); read != f {
 			t.Fatalf("%v is read as %v", f, read)
 		}
-		got := &bucket{key: "k"}
+		got := &bucket{key: "k", state: newState()}
 		got.restore(&read, at)
 		want := b.state
 		want.phase = closed

@@ -104,7 +104,7 @@ func (a *Aggregator) forceChargeBucket(now quota.Time, b *bucket, t *attempt) (w
 	if !b.take(int64(cost), &a.urgent) {
 		beyond = b.spend(cost)
 		b.countOverdraft(beyond)
-		b.charged = b.charged.Count(beyond)
+		b.countCharged(beyond)
 		b.est, b.estUsed = b.est.Plus(-cost), b.estUsed.Plus(cost)
 		a.markUrgent(b)
 	}
@@ -258,11 +258,11 @@ func (a *Aggregator) Release(clock Clock, n quota.LimitName, key string, count i
 		return
 	}
 	now, l := clock(), b.limit()
-	b.inFlight -= u
+	b.rare().inFlight -= u
 	b.refunded = b.refunded.Count(u)
 	b.estimate(now, l, b.cutOff(now, a.cfg.Lease))
 	paid := min(u, b.beyond)
-	b.beyond -= paid
+	b.payBeyond(paid)
 	if b.phase == open && now < b.lease {
 		b.addHeld(u - paid)
 	}

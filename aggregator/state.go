@@ -21,40 +21,97 @@ const (
 // Invariant: used = in - held - allocated, whatever the hot path does at the same time.
 type state struct {
 	refState
+	smallState
 	openState
 	countState
-	allocationState
-	flightState
-	windowState
 	leaseState
-	durableState
 	estimateState
 	reportState
-	deniedState
+}
+
+// newState returns the state of a bucket that has none.
+func newState() state {
+	return state{refState: refState{windowState: &noWindow, rareState: &noRare}}
 }
 
 // refState holds the pointers of the state. They come first, so the garbage collector reads only the first part of a
 // bucket.
 type refState struct {
-	as        *quota.Limit // the limit whose rules the counters follow: b.limit(), unless that has just changed
-	cancelled *cancelled
-	local     *localBucket // state of the limit's when_cut_off policy, while cut off
-	slot      JournalSlot  // slot in which the counts outlive the process, or nil
+	as           *quota.Limit // the limit whose rules the counters follow: b.limit(), unless that has just changed
+	*windowState              // &noWindow while it would be zero; see bucket.setWindow
+	*rareState                // &noRare while it would be zero; see bucket.rare
 }
 
-// openState holds the phase of the key and its epoch.
-type openState struct {
+// noWindow and noRare are zero and never written: a bucket without windows, or without any of the rare fields, reads
+// these.
+var (
+	noWindow windowState
+	noRare   rareState
+)
+
+// rare returns the rare fields, to be written.
+func (b *bucket) rare() *rareState {
+	if b.rareState == &noRare {
+		b.rareState = &rareState{}
+	}
+	return b.rareState
+}
+
+// ownWindow returns the fields of windows, to be written.
+func (b *bucket) ownWindow() *windowState {
+	if b.windowState == &noWindow {
+		b.windowState = &windowState{}
+	}
+	return b.windowState
+}
+
+// tryState returns the state, and lets the caller change a copy, until it sets b.state to the result.
+func (b *bucket) tryState() (was state) {
+	was = b.state
+	if was.windowState != &noWindow {
+		w := *was.windowState
+		b.windowState = &w
+	}
+	if was.rareState != &noRare {
+		r := *was.rareState
+		b.rareState = &r
+	}
+	return was
+}
+
+// smallState holds the fields of less than eight bytes, side by side.
+type smallState struct {
+	ref     uint32 // the leader's number for the key in this term and epoch, or 0
+	openIdx uint32 // position among the open buckets of the range, from 1; 0 means it is not among them
+	share   uint32 // part of the limit's rate as of the last grants, in millionths (averageShare)
+	voids   uint32 // times in this epoch that all allocations to clients ended at once
+
 	phase    phase
-	dead     bool       // dropped from the table
-	recalled bool       // the leader recalls tokens that are not needed
-	left     uint8      // times that undecided charges were reported as use: see leave
-	ref      uint32     // the leader's number for the key in this term and epoch, or 0
-	term     quota.Term // of the last applied grant
-	epoch    quota.Seq
-	opened   quota.Time
-	closedAt quota.Time
-	lastUse  quota.Time // last report with a change
-	openIdx  int        // position among the open buckets of the range, from 1; 0 means it is not among them
+	dead     bool // dropped from the table
+	recalled bool // the leader recalls tokens that are not needed
+
+	hasLevel       bool // a leader has reported the level
+	fresh          bool // idle here since the last grant, for longer than others is valid
+	guessing       bool // the last estimate was a guess: ask at once
+	bound          bool // credit is used up, while the cluster may have more
+	noneFree       bool // at the last grant, the leader had less free than this member wanted
+	grantedNothing bool // the last grant had neither tokens nor rate: the leader may decide the key itself
+	central        bool // GrantEntry.Central of the last grant
+	noGrantYet     bool // no grant has arrived since the key was opened, or since its close began
+
+	calm           bool // reports only when it closes: see openCalm
+	largeOverdraft bool // large overdraft since the last report
+	wantsLevel     bool // a caller waits for the level
+	overdue        bool // a recall arrived while an answer was overdue: report again at once
+	askAgain       bool // more was wanted while a report was on its way
+}
+
+// openState holds the epoch of the key.
+type openState struct {
+	term    quota.Term // of the last applied grant
+	epoch   quota.Seq
+	changed quota.Time // when the key was opened, or if it is closed, when that was
+	lastUse quota.Time // last report with a change
 }
 
 // countState holds the counters of this epoch.
@@ -62,8 +119,6 @@ type countState struct {
 	in          quota.Units // everything added to held in this epoch, less returned tokens
 	over        quota.Units // overdraft: admitted beyond held tokens
 	unpaid      quota.Units // part of over since the last report that the next grant pays for (repay)
-	charged     quota.Units // part of over that callers charged after the fact
-	overCutOff  quota.Units // part of over that was admitted while cut off
 	refused     quota.Units
 	refunded    quota.Units // given back by callers, or released; in this window, for kinds with windows
 	undecided   quota.Units // charged by calls that other counters may still refuse: not reported, and the key stays open
@@ -72,27 +127,74 @@ type countState struct {
 	tallied     tallied
 }
 
-// allocationState counts the tokens that clients of this node hold (allocate.go).
-type allocationState struct {
-	allocated quota.Units // allocated to clients and not settled: counts as held
+// rareState holds fields that are zero in most buckets.
+type rareState struct {
+	cancelled *cancelled
+	local     *localBucket // state of the limit's when_cut_off policy, while cut off
+	slot      JournalSlot  // slot in which the counts outlive the process, or nil
+
+	allocated quota.Units // allocated to clients and not settled: counts as held (allocate.go)
 	unbacked  quota.Units // part of allocated that no leader has granted: this node is cut off
-	voids     uint32      // times in this epoch that all allocations ended at once
+
+	inFlight quota.Units // Concurrency: acquired and not released
+	beyond   quota.Units // part of inFlight that was not held: released tokens pay for it first
+
+	charged    quota.Units // part of over that callers charged after the fact
+	overCutOff quota.Units // part of over that was admitted while cut off
+	saved      quota.Units // part of used and over of this epoch that a leader has committed
+
+	credit quota.Units // GrantEntry.Credit of the last grant
+	aside  quota.Units // GrantEntry.Aside of the last grant
+
+	denied     quota.Time // until then the leader refuses deniedCost and higher costs, which this node repeats without asking
+	deniedCost quota.Units
+
+	tries uint32 // repetitions of the unanswered report
+	left  uint8  // times that undecided charges were reported as use: see leave
 }
 
-// flightState counts requests in flight, for concurrency limits.
-type flightState struct {
-	inFlight quota.Units // acquired and not released
-	beyond   quota.Units // part of inFlight that was not held: released tokens pay for it first
+// resetRare resets the rare fields that belong to an epoch.
+func (b *bucket) resetRare() {
+	r := b.rareState
+	if r == &noRare {
+		return
+	}
+	r.allocated, r.unbacked, r.charged, r.overCutOff, r.saved, r.tries = 0, 0, 0, 0, 0, 0
+	if *r == (rareState{}) {
+		b.rareState = &noRare
+	}
 }
 
 // windowState holds the current window, for limits with windows.
 type windowState struct {
-	since, until    quota.Time    // bounds of the window
-	win             quota.Time    // start of the window on the leader's clock
-	lag             time.Duration // offset is too high by at most this
-	before          quota.Units   // used and over at the start of the window
-	undecidedBefore quota.Units   // part of before that is undecided
-	slope           quota.Units   // SlidingWindow: gain of the level per second
+	since, until    quota.Time  // bounds of the window
+	win             quota.Time  // start of the window on the leader's clock
+	before          quota.Units // used and over at the start of the window
+	undecidedBefore quota.Units // part of before that is undecided
+	slope           quota.Units // SlidingWindow: gain of the level per second
+}
+
+// setWindow sets the window; zero if there is none.
+func (b *bucket) setWindow(win, since, until quota.Time) {
+	if b.windowState != &noWindow || until != 0 {
+		w := b.ownWindow()
+		w.win, w.since, w.until = win, since, until
+	}
+}
+
+// setBefore sets the use before the window.
+func (b *bucket) setBefore(before, undecided quota.Units) {
+	if b.windowState != &noWindow || before != 0 || undecided != 0 {
+		w := b.ownWindow()
+		w.before, w.undecidedBefore = before, undecided
+	}
+}
+
+// setSlope sets the gain of a sliding window.
+func (b *bucket) setSlope(slope quota.Units) {
+	if b.windowState != &noWindow || slope != 0 {
+		b.ownWindow().slope = slope
+	}
 }
 
 // leaseState holds the last grant: a rate and a cap until the lease ends.
@@ -101,14 +203,9 @@ type leaseState struct {
 	from      quota.Time  // held includes the rate up to here
 	base      quota.Units // held and allocated at from, plus tokens added or given back since
 	lease     quota.Time
-	offset    int64 // member's clock less leader's clock, for from
+	offset    int64         // member's clock less leader's clock, for from
+	lag       time.Duration // offset is too high by at most this
 	applied   quota.Seq
-	share     int64 // part of the limit's rate as of the last grants, in millionths (averageShare)
-}
-
-// durableState links the counts of durable limits to the log.
-type durableState struct {
-	saved quota.Units // part of used and over of this epoch that a leader has committed
 }
 
 // estimateState estimates the global level.
@@ -123,17 +220,6 @@ type estimateState struct {
 	presumed quota.Units // subtracted from est for the others' use since levelAt
 	stale    quota.Time  // end of the validity of others
 	looked   quota.Time  // last call of estimate
-	credit   quota.Units // GrantEntry.Credit of the last grant
-	aside    quota.Units // GrantEntry.Aside of the last grant
-
-	hasLevel       bool // a leader has reported the level
-	fresh          bool // idle here since the last grant, for longer than others is valid
-	guessing       bool // the last estimate was a guess: ask at once
-	bound          bool // credit is used up, while the cluster may have more
-	noneFree       bool // at the last grant, the leader had less free than this member wanted
-	grantedNothing bool // the last grant had neither tokens nor rate: the leader may decide the key itself
-	central        bool // GrantEntry.Central of the last grant
-	noGrantYet     bool // no grant has arrived since the key was opened, or since its close began
 }
 
 // reportState holds the last report and its answer, and the reasons why the next one is urgent.
@@ -147,20 +233,23 @@ type reportState struct {
 	wanted    quota.Units // want in the last report
 	demand    quota.Units // own demand per second, as of the last report
 	pending   quota.Seq   // number of the unanswered report, or 0
-	tries     int         // repetitions of the unanswered report
 	sentAt    quota.Time
-
-	calm           bool // reports only when it closes: see openCalm
-	largeOverdraft bool // large overdraft since the last report
-	wantsLevel     bool // a caller waits for the level
-	overdue        bool // a recall arrived while an answer was overdue: report again at once
-	askAgain       bool // more was wanted while a report was on its way
 }
 
-// deniedState remembers a refusal by the leader, which this node repeats without asking.
-type deniedState struct {
-	denied     quota.Time // until then the leader refuses deniedCost and higher costs
-	deniedCost quota.Units
+// setDenied remembers a refusal by the leader, which this node repeats without asking; until is 0 for none.
+func (b *bucket) setDenied(until quota.Time, cost quota.Units) {
+	if b.denied != 0 || until != 0 {
+		r := b.rare()
+		r.denied, r.deniedCost = until, cost
+	}
+}
+
+// setCredit sets what the last grant says.
+func (b *bucket) setCredit(credit, aside quota.Units) {
+	if b.credit != 0 || b.aside != 0 || credit != 0 || aside != 0 {
+		r := b.rare()
+		r.credit, r.aside = credit, aside
+	}
 }
 
 // counts holds the cumulative counters at one moment.
@@ -260,6 +349,20 @@ func (b *bucket) addHeld(u quota.Units) {
 // left: see repay.
 func (b *bucket) countOverdraft(u quota.Units) { b.over, b.unpaid = b.over.Count(u), b.unpaid.Count(u) }
 
+// countCutOff counts the part of an overdraft that was admitted while cut off.
+func (b *bucket) countCutOff(u quota.Units) {
+	if u != 0 {
+		b.rare().overCutOff = b.overCutOff.Count(u)
+	}
+}
+
+// countCharged counts the part of an overdraft that callers charged after the fact.
+func (b *bucket) countCharged(u quota.Units) {
+	if u != 0 {
+		b.rare().charged = b.charged.Count(u)
+	}
+}
+
 // repay pays the overdraft since the last report out of held tokens, as far as these exceed the estimate: spent by
 // callers, they would be admitted in addition to the overdraft.
 func (b *bucket) repay() {
@@ -271,7 +374,14 @@ func (b *bucket) repay() {
 	paid := due - b.spend(due)
 	b.unpaid -= paid
 	b.over -= paid
-	b.beyond -= min(b.beyond, paid)
+	b.payBeyond(paid)
+}
+
+// payBeyond pays for places in flight that were not held.
+func (b *bucket) payBeyond(u quota.Units) {
+	if b.beyond > 0 {
+		b.rare().beyond -= min(b.beyond, u)
+	}
 }
 
 // void ends all held and allocated tokens of a window that has ended.
@@ -405,5 +515,5 @@ func (b *bucket) cutOff(now quota.Time, lease time.Duration) bool {
 	if b.hasLevel {
 		return b.phase != closed && now >= b.lease
 	}
-	return b.phase != closed && now.Sub(b.opened) >= lease
+	return b.phase != closed && now.Sub(b.changed) >= lease
 }

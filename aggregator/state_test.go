@@ -2,6 +2,8 @@ package aggregator
 
 import (
 	"flag"
+	"fmt"
+	"os"
 	"reflect"
 	"runtime"
 	"testing"
@@ -10,6 +12,16 @@ import (
 )
 
 var rewrite = flag.Bool("rewrite", false, "write doc_state.go")
+
+// TestMain fails if any test wrote to what all buckets without windows, or without rare fields, share.
+func TestMain(m *testing.M) {
+	code := m.Run()
+	if noWindow != (windowState{}) || noRare != (rareState{}) {
+		fmt.Println("FAIL: noWindow or noRare has been written")
+		code = 1
+	}
+	os.Exit(code)
+}
 
 // TestStateTable compares the list of fields and bytes in the package documentation with the types.
 func TestStateTable(t *testing.T) {
@@ -20,5 +32,5 @@ func TestStateTable(t *testing.T) {
 // path reads, and the key's name. These are their fields, described in state.go, and bytes on a 64-bit
 // processor, by group (written by TestStateTable):
 //
-`+golden.Groups(reflect.TypeFor[bucket](), reflect.TypeFor[state](), reflect.TypeFor[hotEntry]())+"package aggregator\n", *rewrite)
+`+golden.Groups(reflect.TypeFor[bucket](), reflect.TypeFor[state](), reflect.TypeFor[windowState](), reflect.TypeFor[rareState](), reflect.TypeFor[hotEntry]())+"package aggregator\n", *rewrite)
 }

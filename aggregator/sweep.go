@@ -34,7 +34,7 @@ func (a *Aggregator) relist() {
 		for _, b := range a.table.compact.shards[i].takeRestored() {
 			b.lock()
 			if b.phase == closed && !b.dead {
-				a.idle = append(a.idle, idleBucket{b, b.closedAt})
+				a.idle = append(a.idle, idleBucket{b, b.changed})
 			}
 			b.unlock()
 		}
@@ -100,7 +100,7 @@ const leastLooked = 4096
 func (a *Aggregator) idleDone(now quota.Time, e idleBucket, pressed bool) bool {
 	b := e.b
 	b.lock()
-	if b.phase != closed || b.closedAt != e.at || b.dead {
+	if b.phase != closed || b.changed != e.at || b.dead {
 		b.unlock()
 		return true // used again since, or compact
 	}
@@ -133,7 +133,7 @@ func (a *Aggregator) idleFor(l *quota.Limit) time.Duration {
 // full reports whether a closed bucket has nothing to remember: it is as full as a new one. It changes nothing. Held
 // by b.mu.
 func (b *bucket) full(now quota.Time) bool {
-	was, l := b.state, b.limit()
+	was, l := b.tryState(), b.limit()
 	b.roll(now, l)
 	full := b.estimate(now, l, true) >= l.BurstUnits() && b.inFlight == 0
 	b.state = was

@@ -192,7 +192,7 @@ func (t *table) bucket(s *limitEntry, key string) *bucket {
 // newBucket returns a new bucket, which no other goroutine knows yet.
 func (t *table) newBucket(s *limitEntry, key string) *bucket {
 	key = strings.Clone(key) // the caller's string may share a large buffer
-	b := &bucket{entry: s, key: key, rng: shard.Of(quota.Key{LimitName: s.name, Key: key}, t.ranges)}
+	b := &bucket{entry: s, key: key, rng: shard.Of(quota.Key{LimitName: s.name, Key: key}, t.ranges), state: newState()}
 	b.relimit(t.overrides)
 	return b
 }

@@ -44,7 +44,7 @@ func TestWheel(t *testing.T) {
 }
 
 func inRange(r quota.RangeID) *bucket {
-	b := &bucket{rng: r}
+	b := &bucket{rng: r, state: newState()}
 	b.entryPtr.Store(&hotEntry{})
 	return b
 }

@@ -13,12 +13,13 @@ const busy = 100 * time.Millisecond
 // firstWindow guesses the window of a key without a level: by the leader's clock if its offset is known, otherwise by
 // this node's.
 func (b *bucket) firstWindow(now quota.Time, l *quota.Limit) {
-	b.win, b.since, b.until, b.slope = 0, 0, 0, 0
+	b.setWindow(0, 0, 0)
+	b.setSlope(0)
 	if l.Kind.Windowed() {
 		t := l.First()
 		off := quota.Time(b.offset)
 		start, end := limiter.Window(&t, now-off)
-		b.win, b.since, b.until = start, start+off, end+off
+		b.setWindow(start, start+off, end+off)
 	}
 }
 
@@ -33,7 +34,8 @@ func (b *bucket) roll(now quota.Time, l *quota.Limit) {
 // adopt continues under a changed limit: use so far stays counted, as at the leader.
 func (b *bucket) adopt(now quota.Time, l *quota.Limit) {
 	old := b.as
-	b.as, b.denied = l, 0
+	b.as = l
+	b.setDenied(0, 0)
 	if old == nil || old.First() == l.First() {
 		return
 	}
@@ -46,8 +48,10 @@ func (b *bucket) adopt(now quota.Time, l *quota.Limit) {
 	b.level += m.Level() - est
 	if returnsWhenCut(l) && (l.Burst < old.Burst || l.Rate.PerSecond() < old.Rate.PerSecond()) {
 		b.accrue(now)
-		b.stop()              // others hold tokens and rates too, together more than the new limit allows
-		b.beyond = b.inFlight // places that are released go to the leader, not to the next caller
+		b.stop() // others hold tokens and rates too, together more than the new limit allows
+		if b.beyond != b.inFlight {
+			b.rare().beyond = b.inFlight // places that are released go to the leader, not to the next caller
+		}
 	}
 	b.returnAbove(l.BurstUnits())
 	if was.Kind != is.Kind || was.Rate.Per != is.Rate.Per && is.Kind.Windowed() || was.Calendar != is.Calendar {
@@ -85,7 +89,7 @@ func (b *bucket) endWindow(now quota.Time, l *quota.Limit) {
 	b.firstWindow(now, l)
 	if l.Kind == quota.PeriodicRefill && b.sameWindow(l, ended) {
 		off := quota.Time(b.offset)
-		b.win, b.since, b.until = ended, ended+off, ended.Add(l.Rate.Per)+off
+		b.setWindow(ended, ended+off, ended.Add(l.Rate.Per)+off)
 	}
 	if b.win == ended {
 		return // reframe had ended it early: the use so far belongs to it
@@ -93,7 +97,9 @@ func (b *bucket) endWindow(now quota.Time, l *quota.Limit) {
 	b.dropRefunds(b.refunded)
 	b.est, b.estAt, b.estUsed = l.BurstUnits(), now, spent
 	b.level = l.BurstUnits() // a new leader must not learn the level of the previous window
-	b.before, b.undecidedBefore, b.presumed, b.denied = spent, b.undecided, 0, 0
+	b.presumed = 0
+	b.setBefore(spent, b.undecided)
+	b.setDenied(0, 0)
 	b.writeSlot()
 }
 
@@ -111,8 +117,8 @@ func (b *bucket) slide(now quota.Time, l *quota.Limit) {
 			return
 		}
 		b.estimate(b.until, l, false)
-		b.slope = accrued(quota.Units(quota.MulDiv(int64(full-min(full, b.est)), int64(time.Second), int64(per))), time.Second)
-		b.win, b.since, b.until = b.win.Add(per), b.until, b.until.Add(per)
+		b.setSlope(accrued(quota.Units(quota.MulDiv(int64(full-min(full, b.est)), int64(time.Second), int64(per))), time.Second))
+		b.setWindow(b.win.Add(per), b.until, b.until.Add(per))
 		b.dropRefunds(b.refunded)
 	}
 	if now >= b.until {
@@ -154,9 +160,11 @@ func (b *bucket) window() quota.Time {
 // adoptWindow adopts the window of a grant. It returns false for a grant of a window that has ended here. Under hard it
 // ends the window at the earliest time at which the leader's clock may end it, so no token of it is spent in the next.
 func (b *bucket) adoptWindow(now quota.Time, off clockOffset, e *quota.GrantEntry) bool {
-	b.slope = e.Slope
+	if b.windowState != &noWindow || e.WindowEnd != 0 {
+		b.setSlope(e.Slope)
+	}
 	if e.WindowEnd == 0 {
-		b.win, b.since, b.until = 0, 0, 0
+		b.setWindow(0, 0, 0)
 		return true
 	}
 	l := b.limit()
@@ -172,7 +180,7 @@ func (b *bucket) adoptWindow(now quota.Time, off clockOffset, e *quota.GrantEntr
 		if e.WindowStart > b.win {
 			b.dropRefunds(b.refunded)
 		}
-		b.win, b.since, b.until = e.WindowStart, since, until
+		b.setWindow(e.WindowStart, since, until)
 		return true
 	}
 	if now >= until || b.hasLevel && e.WindowStart < b.win && l.Kind != quota.PeriodicRefill {
@@ -180,18 +188,19 @@ func (b *bucket) adoptWindow(now quota.Time, off clockOffset, e *quota.GrantEntr
 	}
 	switch same := b.sameWindow(l, e.WindowStart); {
 	case e.WindowStart < b.win: // ended too early here, or begun elsewhere: unacknowledged counts may belong to it
-		b.before, b.undecidedBefore = min(b.before, b.acked), 0
+		b.setBefore(min(b.before, b.acked), 0)
 	case b.hasLevel && !same:
 		spent := b.counts().spent()
 		b.void()
 		b.dropRefunds(b.refunded)
-		b.before, b.undecidedBefore, b.estUsed = spent, b.undecided, spent
+		b.setBefore(spent, b.undecided)
+		b.estUsed = spent
 	case !same:
 		b.dropRefunds(b.refunded)
 	case b.hasLevel && e.WindowStart > b.win: // no use in it yet: drop the refunds that the leader has booked
 		b.dropRefunds(b.ackedBack)
 	}
-	b.win, b.since, b.until = e.WindowStart, since, until
+	b.setWindow(e.WindowStart, since, until)
 	b.writeSlot()
 	return true
 }
