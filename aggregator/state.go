@@ -174,7 +174,7 @@ type windowState struct {
 	slope           quota.Units // SlidingWindow: gain of the level per second
 }
 
-// setWindow sets the window; zero if there is none.
+// setWindow sets the window; zero is no window.
 func (b *bucket) setWindow(win, since, until quota.Time) {
 	if b.windowState != &noWindow || until != 0 {
 		w := b.ownWindow()

@@ -48,21 +48,21 @@ var heuristics = []mutation{
 	// TestWindowBoundaries/fixed_minute.
 	{"returned tokens go to members whose callers wait", "leader/divide.go", "	l.pushReturned(now, b, al)\n", ""},
 	// TestLittleDemand.
-	{"a member that asks for more than its share leaves one too", "leader/deficit.go", "min(al.live, tried) < b.waterLevel && al.deficit >= 0", "al.deficit >= 0"},
+	{"a member that asks for more than its share leaves one too", "leader/deficit.go", "min(float64(al.live), tried) < b.waterLevel && al.deficit >= 0", "al.deficit >= 0"},
 	// TestFloodAsksLeader.
 	{"a member that had more leaves a request for members that had less", "leader/ask.go", "	kept := l.keptFromAsker(b, al)\n", "	kept := 0 * l.keptFromAsker(b, al)\n"},
 	// TestPresumedUse.
 	{"short bursts recall tokens that others hold", "leader/divide.go", "	g.Free = g.Free.Plus(l.recallPresumed(now, b, al, g))\n", ""},
 	// TestBurstOnAllNodes.
-	{"tokens that callers wait for count as spent", "leader/divide.go", "	al.awaited = min(tokens, e.Want)\n", "	al.awaited = 0\n"},
+	{"tokens that callers wait for count as spent", "leader/divide.go", "		r.awaited = min(tokens, e.Want)\n", "		r.awaited = 0\n"},
 	// TestClients/skewed_soft.
 	{"a flooding member receives a lower level", "leader/level.go", "	spent := b.overdrew(al)\n", "	spent := b.overdrew(al) && false\n"},
 	// TestSmallParts.
 	{"others' demand counts less a standard deviation", "leader/level.go", "sum-math.Sqrt(sum*b.batchSize())", "sum-0*math.Sqrt(sum*b.batchSize())"},
 	// TestLeaderKilled.
-	{"others' demand counts", "leader/level.go", "			sum += o.live\n", "			sum += 0 * o.live\n"},
+	{"others' demand counts", "leader/level.go", "			sum += float64(o.live)\n", "			sum += 0 * float64(o.live)\n"},
 	// TestFloodEarnsLittle.
-	{"use that was not reported yet is foreseen", "leader/level.go", "			sum += o.using * age.Seconds()\n", "			sum += 0 * o.using * age.Seconds()\n"},
+	{"use that was not reported yet is foreseen", "leader/level.go", "			sum += float64(o.using) * age.Seconds()\n", "			sum += 0 * float64(o.using) * age.Seconds()\n"},
 	// TestScarce.
 	{"the leader decides where tokens are few", "leader/divide.go", "	members := 0\n", "	if true {\n		return false\n	}\n	members := 0\n"},
 	// TestScarce.
