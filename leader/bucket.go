@@ -12,9 +12,8 @@ import (
 // of a bucket that Ledger.current has returned: another may be packed, see pack.go.
 type bucket struct {
 	*rule
-	name   string  // the key, without its limit
-	next   *bucket // see table
-	packed []byte  // the state, while it is packed
+	name   string // the key, without its limit
+	packed []byte // the state, while it is packed
 
 	visitState
 	*state // nil while it is packed

@@ -3,7 +3,7 @@
 // (pack.go). The list has their fields, described in bucket.go and allocation.go, and their size in
 // bytes on a 64-bit processor, by group (written by TestStateTable):
 //
-//	bucket           64  rule name next packed state
+//	bucket           56  rule name packed state
 //	visitState       32  alarm seen counted timer dropped watched used
 //	state           112  pool allocations rooms decided unusual
 //	bookState        88  attempted admitted listed lastUse ref incarnation fresh keep implicit forced

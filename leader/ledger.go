@@ -567,8 +567,8 @@ func (l *Ledger) Overridden(now quota.Time, keys []quota.Key) {
 // relimit gives a bucket its limit out of limits. It drops a bucket that has none.
 func (l *Ledger) relimit(now quota.Time, b *bucket, limits *quota.Limits) {
 	limit := l.limitIn(limits, b.key())
-	switch {
-	case limit == nil:
+	switch limit {
+	case nil:
 		b.advance(now)
 		tier := b.tier
 		kl := b.keyLevel(now)
@@ -576,7 +576,7 @@ func (l *Ledger) relimit(now quota.Time, b *bucket, limits *quota.Limits) {
 		l.saveLevel(&savedLevel{kl, &tier})
 		l.drop(b)
 		return
-	case limit == b.limit:
+	case b.limit:
 	default:
 		was := b.rule
 		if r := l.ruleOf(b.of, limit); limit.Equal(b.limit) {
