@@ -26,6 +26,7 @@ type allocation struct {
 type openState struct {
 	*process
 	epoch            quota.Seq
+	within           uint8 // sync intervals until its next report is due; see allocation.reportWithin
 	closed           bool
 	resetSinceReport bool // the key was reset since the last report: the next one reports use and refunds before the reset
 	restored         bool // not settled in this term
@@ -53,32 +54,32 @@ type heldState struct {
 
 // demandState estimates the member's demand.
 type demandState struct {
-	reported     quota.Time
-	reportWithin time.Duration
-	counts       series
-	demand       float32 // attempted Units per second, as of the last report
-	live         float32 // current demand: it decays while the member is silent
-	using        float32 // like demand, of admitted less refunded Units
-	deficit      float32 // Units: its share of recent use less its own use
-	tried        float32 // attempted Units per second, averaged for display
-	admit        float32 // admitted Units per second, likewise
-	asked        uint16  // tokens of its decide requests since its last report, part of demand; at most 65535
+	reported quota.Time
+	counts   series
+	demand   float32 // attempted Units per second, as of the last report
+	live     float32 // current demand: it decays while the member is silent
+	using    float32 // like demand, of admitted less refunded Units
+	deficit  float32 // Units: its share of recent use less its own use
+	tried    float32 // attempted Units per second, averaged for display
+	admit    float32 // admitted Units per second, likewise
 }
 
 // countState holds the member's counters as last reported in this epoch.
 type countState struct {
-	used, over, refused, refunded, returned quota.Units
+	used, over, refused, returned quota.Units
 }
 
 // rareState holds what is 0 for most members.
 type rareState struct {
 	owed, alone quota.Units // parts of over: charged after the fact; admitted while cut off
+	refunded    quota.Units // as last reported
 	inFlight    quota.Units // Concurrency only; not part of out
 	overflowed  quota.Units // bucket.overflowed as of the last report
 	awaited     quota.Units // see allocation.awaited
 	unmet       quota.Units // Units that its callers wanted and did not get
 	unmetAt     quota.Time
-	recalled    quota.Time // time of the last recall
+	recalled    quota.Time  // time of the last recall
+	asked       quota.Units // cost of its decide requests since its last report, part of demand
 }
 
 // rarely returns the rare state, to be read.
@@ -103,6 +104,39 @@ func (al *allocation) unackedTokens() quota.Units {
 		return 0
 	}
 	return al.unacked.tokens
+}
+
+// refunded is what the member has last reported as refunded.
+func (al *allocation) refunded() quota.Units {
+	if al.rare == nil {
+		return 0
+	}
+	return al.rare.refunded
+}
+
+func (al *allocation) setRefunded(u quota.Units) {
+	if r := al.editRare(u != 0); r != nil {
+		r.refunded = u
+	}
+}
+
+// asked is the cost of the member's decide requests since its last report.
+func (al *allocation) asked() quota.Units {
+	if al.rare == nil {
+		return 0
+	}
+	return al.rare.asked
+}
+
+func (al *allocation) setAsked(u quota.Units) {
+	if r := al.editRare(u != 0); r != nil {
+		r.asked = u
+	}
+}
+
+// reportWithin is the time from the member's last report within which it reports again if it counts anything.
+func (al *allocation) reportWithin(sync time.Duration) time.Duration {
+	return time.Duration(al.within) * sync
 }
 
 // mayGetTokens reports whether the member has not too many unacknowledged grants of tokens.
@@ -266,13 +300,15 @@ func (al *allocation) begin(now quota.Time, e *quota.ReportEntry) {
 	known := total - min(e.Unreported, total)
 	al.used = min(known, e.Used)
 	al.over = known - al.used
-	al.refused, al.refunded, al.returned = 0, 0, 0
+	al.refused, al.returned = 0, 0
+	al.setRefunded(0)
 	al.unpromise() // promises refer to the counters of the last epoch
 	al.noteExcused(max(0, e.Charged-e.Unreported), max(0, e.Alone-e.Unreported))
 	al.grants = max(al.grants, e.Applied) // numbers continue: the member ignores grants with lower ones
 	al.from, al.demand, al.counts = now, 0, series{}
 	if e.Learn != nil && e.Learn.Cap > 0 { // it has received a grant in this epoch
-		al.refused, al.refunded = e.Refused, e.Refunded
+		al.refused = e.Refused
+		al.setRefunded(e.Refunded)
 	}
 }
 
@@ -355,19 +391,20 @@ func (al *allocation) maxHeld() quota.Units { return max(al.capped, al.held).Plu
 func (al *allocation) settle(now, started quota.Time, e *quota.ReportEntry, limit *quota.Limit, past bool, before quota.Units) delta {
 	burst := limit.BurstUnits()
 	spent, rare := al.used+al.over, al.rarely()
-	if e.Refunded < al.refunded { // Refunded restarts from 0 in each window
-		al.refunded = 0
+	if e.Refunded < rare.refunded { // Refunded restarts from 0 in each window
+		rare.refunded = 0
 	}
 	d := delta{
 		used: max(0, e.Used-al.used), over: max(0, e.Overdrawn-al.over), refused: max(0, e.Refused-al.refused),
-		refunded: max(0, e.Refunded-al.refunded),
+		refunded: max(0, e.Refunded-rare.refunded),
 		owed:     max(0, e.Charged-rare.owed), alone: max(0, e.Alone-rare.alone),
 	}
 	al.noteExcused(max(rare.owed, e.Charged), max(rare.alone, e.Alone))
 	if r := al.editRare(e.InFlight != 0); r != nil {
 		r.inFlight = e.InFlight
 	}
-	al.used, al.over, al.refused, al.refunded = max(al.used, e.Used), max(al.over, e.Overdrawn), max(al.refused, e.Refused), max(al.refunded, e.Refunded)
+	al.used, al.over, al.refused = max(al.used, e.Used), max(al.over, e.Overdrawn), max(al.refused, e.Refused)
+	al.setRefunded(e.Refunded)
 	al.acknowledge(e.Applied)
 	al.endLapsed(e)
 	if al.logged != nil {

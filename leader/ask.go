@@ -125,7 +125,7 @@ func (b *bucket) noteAsked(q *quota.Ask) {
 		return
 	}
 	if al := b.allocationOf(q); al != nil {
-		al.asked = uint16(min(int64(al.asked)+q.Cost.Tokens(), math.MaxUint16))
+		al.setAsked(al.asked().Plus(q.Cost))
 	}
 }
 

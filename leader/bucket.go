@@ -29,18 +29,19 @@ type rule struct {
 	tier    quota.Tier       // the limit's only one
 	gains   quota.Units      // Units per second; used by token buckets
 	sums    *quota.LiveError // of the counter
+	sync    time.Duration    // Config.Sync
 	buckets int              // see Ledger.ruleOf
 }
 
-func newRule(n quota.LimitName, limit *quota.Limit) *rule {
-	return &rule{of: n, limit: limit, tier: limit.First(), gains: limit.Rate.PerSecond()}
+func newRule(n quota.LimitName, limit *quota.Limit, sync time.Duration) *rule {
+	return &rule{of: n, limit: limit, sync: sync, tier: limit.First(), gains: limit.Rate.PerSecond()}
 }
 
 // ruleOf returns a rule for one more bucket of a counter. Buckets of keys with overrides share none.
 func (l *Ledger) ruleOf(n quota.LimitName, limit *quota.Limit) *rule {
 	r := l.rules[n]
 	if r == nil || r.limit != limit && !(n.IsInline() && limit.Equal(r.limit)) {
-		r = newRule(n, limit)
+		r = newRule(n, limit, l.cfg.Sync)
 		r.sums = l.liveOf(n)
 		if now, _ := l.limits.Find(n); now == limit || l.rules[n] == nil {
 			l.rules[n] = r

@@ -85,7 +85,7 @@ func (b *bucket) deficitOf(al *allocation) float64 {
 // because it would return them unused.
 func (l *Ledger) lendable(b *bucket, al *allocation) quota.Units {
 	sync := l.cfg.Sync.Seconds()
-	tried, _ := al.displayRates(al.reported) // over a longer time than live, which drops between clumps of requests
+	tried, _ := al.displayRates(al.reported, l.cfg.Sync) // over a longer time than live, which drops between clumps of requests
 	asks := max(float64(al.live), tried)
 	if !b.tracksDeficit() || al.rate > 0 || asks >= b.waterLevel || asks*sync >= float64(quota.Token) || float64(al.live)*3*sync < b.batchSize() {
 		return 0
@@ -118,7 +118,7 @@ const chanceDeviations = 2
 // expectedUse is what the member will probably use of its tokens until it reports again, at most its
 // share.
 func (b *bucket) expectedUse(o *allocation) quota.Units {
-	return quota.RoundUnits(min(float64(o.standing()), b.fairOf(o)*o.reportWithin.Seconds()))
+	return quota.RoundUnits(min(float64(o.standing()), b.fairOf(o)*o.reportWithin(b.sync).Seconds()))
 }
 
 // unmetOf is the number of tokens, 0 or at least one, that the member's callers were lately refused,
@@ -177,7 +177,7 @@ func (l *Ledger) keptFromAsker(b *bucket, al *allocation) quota.Units {
 	if !b.central || !b.mayHaveRates() || al == nil || al.live == 0 {
 		return 0
 	}
-	if tried, _ := al.displayRates(al.reported); min(float64(al.live), tried) < b.waterLevel && al.deficit >= 0 {
+	if tried, _ := al.displayRates(al.reported, l.cfg.Sync); min(float64(al.live), tried) < b.waterLevel && al.deficit >= 0 {
 		return 0
 	}
 	size, sum := b.batchSize(), 0.0

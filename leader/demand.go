@@ -122,9 +122,9 @@ func (al *allocation) observe(now quota.Time, d delta, sync time.Duration, b *bu
 		dt = min(max(now.Sub(al.reported), time.Millisecond), 10*sync)
 	}
 	al.reported = now
-	seconds, attempted := dt.Seconds(), float64(d.attempted().Plus(quota.FromTokens(int64(al.asked))))
-	al.asked = 0
-	al.counts.add(now, attempted/float64(quota.Token), max(sync, al.reportWithin), &b.batchSizes)
+	seconds, attempted := dt.Seconds(), float64(d.attempted().Plus(al.asked()))
+	al.setAsked(0)
+	al.counts.add(now, attempted/float64(quota.Token), max(sync, al.reportWithin(sync)), &b.batchSizes)
 	size := b.batchSize()
 	every := f.count.fade(seconds, 3*sync.Seconds())
 	al.demand = follow(al.demand, attempted, size, seconds, every)
@@ -153,10 +153,10 @@ const displayTime = 2 * time.Second
 
 // displayRates returns the averages for display. They decay while the member is silent: from its final report on, or
 // from when the next one is due.
-func (al *allocation) displayRates(now quota.Time) (tried, admit float64) {
+func (al *allocation) displayRates(now quota.Time, sync time.Duration) (tried, admit float64) {
 	silent := now.Sub(al.reported)
 	if !al.closed {
-		silent -= al.reportWithin
+		silent -= al.reportWithin(sync)
 	}
 	silent = max(0, silent)
 	fade := math.Exp(-silent.Seconds() / displayTime.Seconds())
@@ -166,7 +166,7 @@ func (al *allocation) displayRates(now quota.Time) (tried, admit float64) {
 // updateLive updates live. A silent member has nothing to count, or it would have reported.
 func (al *allocation) updateLive(now quota.Time, sync time.Duration) {
 	al.live = al.demand
-	if silent := now.Sub(al.reported) - al.reportWithin - sync/2; silent > 0 {
+	if silent := now.Sub(al.reported) - al.reportWithin(sync) - sync/2; silent > 0 {
 		al.live *= float32(math.Exp(-silent.Seconds() / (3 * sync.Seconds())))
 	}
 }

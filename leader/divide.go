@@ -77,7 +77,7 @@ func (l *Ledger) grant(now quota.Time, b *bucket, al *allocation, e *quota.Repor
 			tokens, lease = l.limitToPromise(now, b, al, tokens, capped)
 		}
 	}
-	al.reportWithin = again
+	al.within = uint8(again / l.cfg.Sync)
 	if r := al.editRare(min(tokens, e.Want) != 0); r != nil {
 		r.awaited = min(tokens, e.Want)
 	}
@@ -151,7 +151,7 @@ func (l *Ledger) grantAt(now quota.Time, b *bucket, al *allocation, tokens, leve
 	*g = quota.GrantEntry{
 		Key: b.key(), Epoch: al.epoch, Seq: al.grants, Central: b.central,
 		Tokens: tokens, Rate: al.rate, Cap: min(al.cap, quota.Most), Lease: al.lease.Sub(now), Saved: min(al.saved(), quota.Most),
-		Level: b.levelFor(al, level), Others: b.othersDemand(al), Free: max(b.pool.Level(), l.lendable(b, al)), Unseen: b.unseen(now, al, level), Aside: l.aside(now, b), Again: al.reportWithin,
+		Level: b.levelFor(al, level), Others: b.othersDemand(al), Free: max(b.pool.Level(), l.lendable(b, al)), Unseen: b.unseen(now, al, level), Aside: l.aside(now, b), Again: al.reportWithin(l.cfg.Sync),
 	}
 	b.addWindow(g)
 }

@@ -13,9 +13,9 @@
 //	logState         48  logged behindSince dirty saved wanted queued behind overdue
 //	announceState     8  announced
 //	allocation       24  unacked rare logged
-//	openState        24  process epoch closed resetSinceReport restored carriedOver settlesEarlier final dead
+//	openState        24  process epoch within closed resetSinceReport restored carriedOver settlesEarlier final dead
 //	heldState        88  out returnable held capped rate charged from lease cap grants granted
-//	demandState      72  reported reportWithin counts demand live using deficit tried admit asked
-//	countState       40  used over refused refunded returned
+//	demandState      56  reported counts demand live using deficit tried admit
+//	countState       32  used over refused returned
 //	logged          192  promised pending planned saved want answered ended diedAt lapsed lapsedUntil accruedTo
 package leader

@@ -57,8 +57,9 @@ func allocationFromMark(ps *processes, m *quota.Mark, at quota.Time, burst quota
 		openState:   openState{process: ps.of(m.Node, m.Incarnation), epoch: m.Epoch, restored: true, dead: m.Dead},
 		heldState:   heldState{out: m.Out, returnable: m.Out, charged: m.Rate, from: at, lease: m.Until, capped: min(m.Cap, burst)},
 		demandState: demandState{reported: at},
-		countState:  countState{used: m.Used, over: m.Overdrawn, refunded: m.Refunded},
+		countState:  countState{used: m.Used, over: m.Overdrawn},
 	}
+	al.setRefunded(m.Refunded)
 	al.log().saved = m.Used.Plus(m.Overdrawn)
 	al.log().promised = promise{at: at, total: al.saved(), high: al.saved().Plus(m.Out), rate: m.Rate, cap: m.Cap, until: m.Until, back: m.Refunded}
 	if m.Dead {
@@ -74,7 +75,8 @@ func (al *allocation) takeCommitted(e *quota.ReportEntry) {
 	known := min(e.Saved, total)
 	al.used = min(known, e.Used)
 	al.over = known - al.used
-	al.refunded, al.log().saved = 0, known
+	al.log().saved = known
+	al.setRefunded(0)
 }
 
 // resume takes over the rate that an earlier leader had granted. The bounds of the log hold until
@@ -282,7 +284,7 @@ func (b *bucket) promise(now quota.Time, al *allocation, lease time.Duration) pr
 // mark returns the member's line in a checkpoint.
 func (al *allocation) mark() quota.Mark {
 	return quota.Mark{
-		Node: al.node, Incarnation: al.inc, Epoch: al.epoch, Used: al.used, Overdrawn: al.over, Refunded: al.refunded,
+		Node: al.node, Incarnation: al.inc, Epoch: al.epoch, Used: al.used, Overdrawn: al.over, Refunded: al.refunded(),
 		Out: al.out, Rate: al.charged, Cap: min(al.out, al.maxHeld()), Until: al.lease, Dead: al.dead,
 	}
 }
@@ -299,7 +301,7 @@ func (l *Ledger) promiseAll(now quota.Time, b *bucket, kl *quota.KeyLevel) {
 			m.Out, m.Rate, m.Cap, m.Until = 0, 0, 0, 0 // members report what they hold; under soft an error is allowed
 			kl.Level = min(kl.Level, b.limit.BurstUnits())
 		}
-		p.seq, p.back, p.final = l.written, al.refunded, al.dead && al.out == 0
+		p.seq, p.back, p.final = l.written, al.refunded(), al.dead && al.out == 0
 		al.log().pending = append(al.log().pending, p)
 	}
 	b.promiseOwn(now, l.written, kl)
@@ -359,7 +361,7 @@ func (l *Ledger) Saved(now quota.Time, upTo quota.Seq) []quota.Grant {
 
 // unsaved reports whether the log lacks use or refunds that are booked for the member.
 func (al *allocation) unsaved() bool {
-	return al.saved() < al.used.Plus(al.over) || al.log().promised.back != al.refunded
+	return al.saved() < al.used.Plus(al.over) || al.log().promised.back != al.refunded()
 }
 
 func (al *allocation) committed(upTo quota.Seq) {
@@ -370,7 +372,7 @@ func (al *allocation) committed(upTo quota.Seq) {
 	}
 	if n > 0 {
 		al.logged.saved = max(al.logged.saved, al.log().promised.total)
-		al.final = al.log().promised.final && al.log().promised.total == al.used.Plus(al.over) && al.log().promised.back == al.refunded
+		al.final = al.log().promised.final && al.log().promised.total == al.used.Plus(al.over) && al.log().promised.back == al.refunded()
 		al.log().pending = slices.Delete(al.log().pending, 0, n)
 	}
 }

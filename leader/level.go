@@ -134,7 +134,7 @@ func (b *bucket) unseen(now quota.Time, al *allocation, level quota.Units) quota
 		if al != nil && o.rate > 0 { // about half a token is held there that cannot be used
 			parts += float64(quota.Token) / 2
 		}
-		if age := now.Sub(o.reported); o != al && age < 2*o.reportWithin { // after that it would have reported
+		if age := now.Sub(o.reported); o != al && age < 2*o.reportWithin(b.sync) { // after that it would have reported
 			sum += float64(o.using) * age.Seconds()
 		}
 	}

@@ -213,7 +213,7 @@ func unpack(list []uint64, packed []byte) []uint64 {
 }
 
 // whole adds integers.
-func whole[T ~int64 | ~uint64 | ~uint32 | ~uint16](w *numbers, fields ...*T) {
+func whole[T ~int64 | ~uint64 | ~uint32 | ~uint8](w *numbers, fields ...*T) {
 	for _, f := range fields {
 		v := zigzag(int64(*f))
 		w.number(&v)
@@ -403,14 +403,13 @@ func (al *allocation) numbers(w *numbers, l *Ledger) {
 	w.amounts(&al.out, &al.returnable, &al.held, &al.capped, &al.rate, &al.charged, &al.cap)
 
 	w.times(&al.from, &al.reported, &al.granted, &al.counts.from, &al.lease)
-	whole(w, &al.reportWithin)
+	whole(w, &al.within)
 	floats(w, &al.demand, &al.live, &al.using, &al.deficit, &al.counts.n, &al.counts.a, &al.counts.b, &al.counts.took, &al.tried, &al.admit)
-	whole(w, &al.asked)
-	w.amounts(&al.used, &al.over, &al.refused, &al.refunded, &al.returned)
+	w.amounts(&al.used, &al.over, &al.refused, &al.returned)
 
 	if al.rare = present(al.rare, hasRare); hasRare {
 		r := al.rare
-		w.amounts(&r.owed, &r.alone, &r.inFlight, &r.overflowed, &r.awaited, &r.unmet)
+		w.amounts(&r.owed, &r.alone, &r.refunded, &r.inFlight, &r.overflowed, &r.awaited, &r.unmet, &r.asked)
 		w.times(&r.unmetAt, &r.recalled)
 	}
 	if al.unacked = present(al.unacked, hasUnacked); hasUnacked {

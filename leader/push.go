@@ -51,7 +51,7 @@ func (l *Ledger) recallPresumed(now quota.Time, b *bucket, al *allocation, g *qu
 	for i := range b.allocations {
 		o := &b.allocations[i]
 		age := now.Sub(o.reported)
-		if o == al || o.closed || age >= 2*o.reportWithin || float64(o.using)*(age+l.cfg.Sync).Seconds() <= part {
+		if o == al || o.closed || age >= 2*o.reportWithin(l.cfg.Sync) || float64(o.using)*(age+l.cfg.Sync).Seconds() <= part {
 			continue
 		}
 		held = held.Plus(o.standing())

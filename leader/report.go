@@ -237,7 +237,7 @@ func (l *Ledger) Key(now quota.Time, k quota.Key) (quota.KeyRate, bool) {
 			return quota.KeyRate{}, false
 		}
 		kl, saved := l.savedLevelOf(now, k, limit)
-		b = newBucket(k.Key, newRule(k.LimitName, limit), poolOf(now, limit, kl, saved))
+		b = newBucket(k.Key, newRule(k.LimitName, limit, l.cfg.Sync), poolOf(now, limit, kl, saved))
 	}
 	b.advance(now)
 	return b.keyRate(now), true
@@ -256,7 +256,7 @@ func (b *bucket) keyRate(now quota.Time) quota.KeyRate {
 	k.Demand, k.Rate = tried/float64(quota.Token), admit/float64(quota.Token)
 	for i := range b.allocations {
 		al := &b.allocations[i]
-		tried, admit := al.displayRates(now)
+		tried, admit := al.displayRates(now, b.sync)
 		k.Demand += tried / float64(quota.Token)
 		k.Rate += admit / float64(quota.Token)
 		if !al.closed {

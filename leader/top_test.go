@@ -6,6 +6,7 @@ import (
 	"reflect"
 	"strconv"
 	"testing"
+	"time"
 
 	"github.com/quorate/quorate/internal/quota"
 )
@@ -47,7 +48,7 @@ func TestTopSince(t *testing.T) {
 // attemptedBucket returns a bucket that only counts.
 func attemptedBucket(k quota.Key, attempted quota.Units) *bucket {
 	return &bucket{
-		rule: newRule(k.LimitName, &quota.Limit{Decide: quota.AtLeader}), name: k.Key, visitState: visitState{alarm: never},
+		rule: newRule(k.LimitName, &quota.Limit{Decide: quota.AtLeader}, time.Second), name: k.Key, visitState: visitState{alarm: never},
 		state: &state{bookState: bookState{attempted: attempted}},
 	}
 }

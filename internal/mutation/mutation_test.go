@@ -20,7 +20,7 @@ var mutations = []mutation{
 	// Counting.
 	{"a debit is dropped", "leader/allocation.go", "used: max(0, e.Used-al.used), over:", "used: 0, over:"},
 	{"an overdraft is not booked", "leader/allocation.go", "over: max(0, e.Overdrawn-al.over), refused:", "over: 0, refused:"},
-	{"a refund is booked twice", "leader/allocation.go", "refunded: max(0, e.Refunded-al.refunded),", "refunded: 2 * max(0, e.Refunded-al.refunded),"},
+	{"a refund is booked twice", "leader/allocation.go", "refunded: max(0, e.Refunded-rare.refunded),", "refunded: 2 * max(0, e.Refunded-rare.refunded),"},
 	{"unreported use counts as known", "leader/allocation.go", "known := total - min(e.Unreported, total)", "known := total"},
 	{"a repeated report is booked again", "leader/ledger.go", "if r.Seq <= m.seq {", "if r.Seq < m.seq {"},
 	{"reports of an earlier process are booked", "leader/ledger.go", "if r.Incarnation < m.inc {", "if false {"},
@@ -56,7 +56,7 @@ var mutations = []mutation{
 	{"a new leader grants before it has learned", "leader/ask.go", "!l.mayGrant(now, b) && q.Cost > 0", "false && q.Cost > 0"},
 	{"a leader that does not know of decide: leader yet keeps its answers out of reports", "leader/ask.go", "b.limit.Ceiling == quota.Soft && b.endures() {", "b.limit.ReportsAnswers() {"},
 	{"a booking before a window was resized is not reversed", "leader/bucket.go", "if !resizesWindow(&b.tier, &next) {", "if true {"},
-	{"a key closes before the log has its refunds", "leader/durable.go", "al.saved() < al.used.Plus(al.over) || al.log().promised.back != al.refunded", "al.saved() < al.used.Plus(al.over)"},
+	{"a key closes before the log has its refunds", "leader/durable.go", "al.saved() < al.used.Plus(al.over) || al.log().promised.back != al.refunded()", "al.saved() < al.used.Plus(al.over)"},
 	{"a rate of an earlier leader is forgotten", "leader/allocation.go", "al.rate, al.charged = e.Learn.Rate, e.Learn.Rate", "al.rate, al.charged = 0, 0"},
 	{"tokens granted according to the log are also in the pool", "leader/durable.go", "		b.pool.Add(-al.out)\n		l.recordLease", "		l.recordLease"},
 	{"more is granted than the log promises", "leader/durable.go", "got := max(0, min(tokens, room, top.Plus(-most)))", "got := max(0, tokens, min(0, room))"},
