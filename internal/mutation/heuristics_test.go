@@ -48,7 +48,7 @@ var heuristics = []mutation{
 	// TestWindowBoundaries/fixed_minute.
 	{"returned tokens go to members whose callers wait", "leader/divide.go", "	l.pushReturned(now, b, al)\n", ""},
 	// TestLittleDemand.
-	{"a member that asks for more than its share leaves one too", "leader/deficit.go", "min(float64(al.live), tried) < b.waterLevel && al.deficit >= 0", "al.deficit >= 0"},
+	{"a member that asks for more than its share leaves one too", "leader/deficit.go", "min(float64(al.live), tried) < b.waterLevel && al.deficit >= 0", "tried >= 0 && al.deficit >= 0"},
 	// TestFloodAsksLeader.
 	{"a member that had more leaves a request for members that had less", "leader/ask.go", "	kept := l.keptFromAsker(b, al)\n", "	kept := 0 * l.keptFromAsker(b, al)\n"},
 	// TestPresumedUse.
