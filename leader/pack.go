@@ -12,8 +12,8 @@ import (
 )
 
 // Most buckets are not in use: nobody has reported them for seconds, but they are not full yet, or
-// are still shown. The state of such a bucket is packed into bytes without pointers, a
-// quarter or less of what it takes otherwise. Ledger.current unpacks it without loss. Both together take
+// are still shown. The state of such a bucket is packed into bytes without pointers, about a
+// quarter of what it takes otherwise. Ledger.current unpacks it without loss. Both together take
 // about as long as a report.
 //
 // What reads many buckets, such as a list of keys, packs each of them again, so that it does
