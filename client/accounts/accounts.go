@@ -33,16 +33,16 @@ type Application struct {
 	id      string
 	types   []string
 	timeout time.Duration
-	conns   []*grpc.ClientConn
-	current atomic.Uint32 // index of the node to ask first
+	conns   func() []*grpc.ClientConn // to the nodes that the client knows now
+	current atomic.Uint32             // index of the node to ask first
 	pause   func(ctx context.Context, round int) error
 }
 
-// Register returns a handle that uses the connections of a client, until that is closed. It sends
-// nothing: an application needs no registration in the cluster. appID is 1 to 256 bytes of UTF-8
+// Register returns a handle that uses the connections of a client to the nodes that it knows, until it is closed. It
+// sends nothing: an application needs no registration in the cluster. appID is 1 to 256 bytes of UTF-8
 // without "~" and control characters.
 func Register(c *client.Client, appID string, o Options) *Application {
-	a := &Application{id: appID, types: slices.Clone(o.ResourceTypes), timeout: o.Timeout, conns: c.Conns(), pause: pause}
+	a := &Application{id: appID, types: slices.Clone(o.ResourceTypes), timeout: o.Timeout, conns: c.Conns, pause: pause}
 	if a.timeout <= 0 {
 		a.timeout = DefaultTimeout
 	}

@@ -344,6 +344,67 @@ func TestUnsafeGoesWhereItArrives(t *testing.T) {
 	}
 }
 
+// joinedNode tells the clients that attach to it of another node.
+type joinedNode struct {
+	quoratev1.UnimplementedMemberServiceServer
+	other string
+}
+
+func (n *joinedNode) Attach(s quoratev1.MemberService_AttachServer) error {
+	_, err := s.Recv()
+	if err == nil {
+		err = s.Send(&quoratev1.AttachResponse{Body: &quoratev1.AttachResponse_Hello{Hello: &quoratev1.NodeHello{Node: "n1", Others: []string{n.other}}}})
+	}
+	if err == nil {
+		<-s.Context().Done()
+	}
+	return err
+}
+
+// TestNodesChange checks that an application uses the nodes that its client knows at the time: one that the client has
+// learned of, and none whose connection the client has closed because it left the cluster.
+func TestNodesChange(t *testing.T) {
+	member, later := &joinedNode{}, &fakeNode{}
+	listen := func(register func(*grpc.Server)) string {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		srv := grpc.NewServer()
+		register(srv)
+		go srv.Serve(l) // returns after Stop
+		t.Cleanup(srv.Stop)
+		return l.Addr().String()
+	}
+	member.other = listen(func(s *grpc.Server) { quoratev1.RegisterAccountServiceServer(s, later) })
+	given := listen(func(s *grpc.Server) {
+		quoratev1.RegisterMemberServiceServer(s, member)
+		quoratev1.RegisterAccountServiceServer(s, &fakeNode{answer: refuse(codes.Unavailable)})
+	})
+	c, err := client.New(t.Context(), []string{given})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = c.Close() })
+	a := Register(c, "builds", Options{})
+	if _, err := a.GetAccounts(t.Context(), nil); err != nil {
+		t.Errorf("a node that the client has learned of: %v", err)
+	}
+
+	first, second := &fakeNode{}, &fakeNode{}
+	a, c = serve(t, first, second)
+	_ = c.Conns()[0].Close() // as the client does for a node that has left
+	for _, id := range []string{"", "x"} {
+		a.current.Store(0)
+		if _, err := a.ApplyOps(t.Context(), id, 0, a.someOps()); err != nil {
+			t.Errorf("id %q, after a node has left: %v", id, err)
+		}
+	}
+	if first.calls() != 0 || second.calls() != 2 {
+		t.Errorf("the nodes were asked %d and %d times", first.calls(), second.calls())
+	}
+}
+
 // TestRounds simulates an election, in which every node reports that there is no leader.
 func TestRounds(t *testing.T) {
 	const election = 4

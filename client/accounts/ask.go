@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"google.golang.org/grpc"
@@ -38,19 +39,24 @@ func (a *Application) ask(ctx context.Context, safe bool, f call) error {
 	}
 	var last *Error
 	for round := 0; ; round++ {
-		first := a.current.Load()
-		for i := range a.conns {
-			at := (first + uint32(i)) % uint32(len(a.conns))
-			err := a.attempt(ctx, len(a.conns)-i, a.conns[at], safe, f)
+		first, conns := a.current.Load(), a.conns()
+		for i := range conns {
+			at := (first + uint32(i)) % uint32(len(conns))
+			err := a.attempt(ctx, len(conns)-i, conns[at], safe, f)
 			if err == nil {
 				a.current.CompareAndSwap(first, at)
 				return nil
 			}
-			last = fromError(ctx, err, a.conns[at])
-			if ctx.Err() != nil {
-				a.current.CompareAndSwap(first, (at+1)%uint32(len(a.conns))) // this one may hang
+			last = fromError(ctx, err, conns[at])
+			if a.closed() {
+				last.Kind = client.ErrClosed
+				return last
 			}
-			if ctx.Err() != nil || !again(err, safe) || errors.Is(last, client.ErrClosed) {
+			if ctx.Err() != nil {
+				a.current.CompareAndSwap(first, (at+1)%uint32(len(conns))) // this one may hang
+			}
+			forgotten := safe && conns[at].GetState() == connectivity.Shutdown // the node left the cluster
+			if ctx.Err() != nil || !forgotten && !again(err, safe) {
 				return last
 			}
 		}
@@ -59,6 +65,12 @@ func (a *Application) ask(ctx context.Context, safe bool, f call) error {
 			return last
 		}
 	}
+}
+
+// closed reports whether the client is closed. While it is not, it closes only the connections to nodes that have left
+// the cluster, never that to a node that it was given.
+func (a *Application) closed() bool {
+	return !slices.ContainsFunc(a.conns(), func(c *grpc.ClientConn) bool { return c.GetState() != connectivity.Shutdown })
 }
 
 const (

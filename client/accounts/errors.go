@@ -9,7 +9,6 @@ import (
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/connectivity"
 	"google.golang.org/grpc/status"
 
 	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
@@ -98,9 +97,6 @@ func fromError(ctx context.Context, err error, conn *grpc.ClientConn) *Error {
 		e.Kind = ErrContended
 	case codes.ResourceExhausted:
 		e.Kind = ErrFull
-	}
-	if conn.GetState() == connectivity.Shutdown {
-		e.Kind = client.ErrClosed
 	}
 	if ended := ctx.Err(); ended != nil {
 		e.Cause = fmt.Errorf("%w: %w", ended, err)
