@@ -4,6 +4,7 @@ import (
 	"crypto/rand"
 	"encoding/hex"
 	"fmt"
+	"net/http"
 	"regexp"
 	"strconv"
 	"strings"
@@ -16,7 +17,9 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
+	"github.com/quorate/quorate/api/apierr"
 	"github.com/quorate/quorate/api/auth"
+	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
 	"github.com/quorate/quorate/internal/audit"
 )
 
@@ -38,6 +41,9 @@ func (s *Gate) Audit(v *Call) {
 		var b [8]byte
 		_, _ = rand.Read(b[:])
 		e.RequestID = hex.EncodeToString(b[:])
+	}
+	if ops, ok := v.Res.(*quoratev1.ApplyOpsResponse); ok && ops != nil && !ops.Applied {
+		v.Failed = &apierr.Error{Code: codes.Aborted, HTTP: http.StatusConflict, Reason: "NOT_APPLIED", Detail: "an operation failed, and none was applied"}
 	}
 	if v.Failed != nil {
 		f := FromStatus(v.Failed)

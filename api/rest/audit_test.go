@@ -14,7 +14,9 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/quorate/quorate/api"
+	"github.com/quorate/quorate/api/apijson"
 	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
+	"github.com/quorate/quorate/internal/account"
 	"github.com/quorate/quorate/internal/audit"
 	"github.com/quorate/quorate/internal/rbac"
 )
@@ -137,6 +139,39 @@ func TestAuditOfGRPC(t *testing.T) {
 		if err != nil || !strings.Contains(string(data), `"request_id":"`+want+`"`) {
 			t.Errorf("no request %s in %s, %v", want, data, err)
 		}
+	}
+}
+
+// TestAuditOfNothingApplied checks that operations on accounts of which none was applied are no change in the audit log,
+// over gRPC as over HTTP.
+func TestAuditOfNothingApplied(t *testing.T) {
+	path := t.TempDir() + "/audit.log"
+	log, err := audit.Open(audit.Options{Path: path})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer log.Close()
+	s := newSecured(t, everyRole())
+	s.opts.Audit = log
+	s.Accounts.Outcome = account.Outcome{Code: account.Failed, Results: []account.Result{{Status: 3}}}
+	conn, h := s.both(t)
+	if w := s.do(h, "admin", "POST", "/v1/admin/accounts:apply", `{"ops":[`+buildOp+`]}`); w.Code != http.StatusConflict {
+		t.Errorf("%d %s; want 409", w.Code, w.Body)
+	}
+	req := &quoratev1.ApplyOpsRequest{}
+	if err := apijson.Decode([]byte(`{"ops":[`+buildOp+`]}`), req, ""); err != nil {
+		t.Fatal(err)
+	}
+	res, err := quoratev1.NewAccountAdminServiceClient(conn).ApplyOps(s.as(t.Context(), "admin"), req)
+	if err != nil || res.Applied {
+		t.Errorf("%v, %v; want an answer that nothing was applied", res, err)
+	}
+	data, err := os.ReadFile(audit.AttemptsPath(path))
+	if err != nil || strings.Count(string(data), `"result":"failed","code":"NOT_APPLIED"`) != 2 {
+		t.Errorf("%s, %v; want two entries that failed", data, err)
+	}
+	if done, err := os.ReadFile(path); err != nil || len(done) > 0 {
+		t.Errorf("%s, %v; want no change", done, err)
 	}
 }
 
