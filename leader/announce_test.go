@@ -24,7 +24,7 @@ func newAnnouncer(t *testing.T, term quota.Term, levels []quota.KeyLevel, nodes 
 	if err != nil {
 		t.Fatal(err)
 	}
-	a.Ledger = New(Config{}, 0, term, "a", nodes, limits, levels, a.now)
+	a.Ledger = New(Config{}, 0, term, "a", nodes, limits, LinesOf(levels), a.now)
 	return a
 }
 

@@ -60,7 +60,7 @@ func TestAside(t *testing.T) {
 			l.Saved(now, l.Written())
 
 			now = now.Add(600 * time.Millisecond)
-			l = New(Config{}, 0, 2, "a", nodes, limits, log, now)
+			l = New(Config{}, 0, 2, "a", nodes, limits, LinesOf(log), now)
 			l.Suspect(now, "b")
 			seqs = map[quota.NodeID]quota.Seq{}
 			level, aside, refused := use("a", 100*quota.Token)

@@ -62,7 +62,8 @@
 // # A new leader
 //
 // A new leader starts each bucket from its checkpoint, or full if the range's log has no line for
-// the key, and deducts what members report. Until all live members have reported, or the learning
+// the key, and deducts what members report. It reads a line when the key is first used (Lines), so that it
+// grants soon, however many keys there are. Until all live members have reported, or the learning
 // time is over, it confirms the rates that members have and grants nothing new. Overdrafts of a soft
 // bucket without a leader are offset by the tokens that overflowed in that time (amend).
 //

@@ -98,7 +98,7 @@ func (g *exactGame) chance(n int) bool { return g.rng != nil && g.rng.IntN(n) ==
 
 func (g *exactGame) lead(term quota.Term) {
 	nodes := []quota.NodeID{"a", "b", "c"}
-	g.l, g.written = New(Config{}, 0, term, "a", nodes, g.limits, g.log, g.now), nil
+	g.l, g.written = New(Config{}, 0, term, "a", nodes, g.limits, LinesOf(g.log), g.now), nil
 }
 
 // step performs one random event.

@@ -25,7 +25,9 @@ type Ledger struct {
 	lost     map[quota.LimitName]quota.Units // of keys that departed has no room for: the largest count
 	live     map[quota.LimitName]*quota.LiveError
 	refs     refs
-	saved    map[quota.Key]*savedLevel // levels of keys without a bucket, from the range's log or of removed limits
+	lines    Lines                     // of keys without a bucket
+	linesEnd quota.Time                // when the keys of all lines are full again
+	saved    map[quota.Key]*savedLevel // levels of keys without a bucket, of removed limits
 
 	timers  timers
 	expiry  expiry      // of saved; may contain entries that saved no longer has
@@ -113,9 +115,9 @@ func (m *member) cutOffSince(now quota.Time, gap, lease time.Duration, before bo
 }
 
 // New returns the ledger of a range whose leadership began at now. nodes are all nodes that may
-// hold tokens of an earlier term; levels are the range's checkpoint.
+// hold tokens of an earlier term; lines are the range's checkpoint, nil if it has no lines.
 func New(cfg Config, id quota.RangeID, term quota.Term, self quota.NodeID, nodes []quota.NodeID,
-	limits *quota.Limits, levels []quota.KeyLevel, now quota.Time,
+	limits *quota.Limits, lines Lines, now quota.Time,
 ) *Ledger {
 	l := &Ledger{
 		cfg: cfg.WithDefaults(), id: id, term: term, self: self, limits: limits,
@@ -123,19 +125,14 @@ func New(cfg Config, id quota.RangeID, term quota.Term, self quota.NodeID, nodes
 		buckets: newTable(), rules: map[quota.LimitName]*rule{}, keys: map[quota.LimitName]int64{}, departed: map[quota.Key]listing{}, lost: map[quota.LimitName]quota.Units{},
 		requesters: map[quota.NodeID]*requester{},
 		live:       map[quota.LimitName]*quota.LiveError{},
-		saved:      make(map[quota.Key]*savedLevel, len(levels)),
+		saved:      map[quota.Key]*savedLevel{},
 		lookedAt:   now, started: now, first: term == 1 || cfg.First, nodes: len(nodes),
 	}
 	l.learning = !l.first // no earlier term granted anything
 	for _, n := range nodes {
 		l.members[n] = &member{}
 	}
-	for _, kl := range levels {
-		l.saveLevel(&savedLevel{KeyLevel: kl})
-		if kl.Level < quota.Token && len(l.usedUp) < maxAnnounced {
-			l.usedUp = append(l.usedUp, kl.Key)
-		}
-	}
+	l.useLines(lines)
 	return l
 }
 
@@ -343,7 +340,7 @@ func (l *Ledger) open(now quota.Time, k quota.Key) *bucket {
 		return nil
 	}
 	kl, saved := l.savedLevelOf(now, k, limit)
-	delete(l.saved, k)
+	l.forgetLine(k)
 	b := newBucket(k.Key, l.ruleOf(k.LimitName, limit), poolOf(now, limit, kl, saved))
 	l.opened++
 	b.incarnation, b.seen = l.opened, l.happened()
@@ -405,14 +402,20 @@ func (l *Ledger) limitIn(limits *quota.Limits, k quota.Key) *quota.Limit {
 	return quota.Effective(limit, l.cfg.Overrides, k.Key)
 }
 
-// savedLevelOf returns the key's line in the range's log, on this leader's clock.
+// savedLevelOf returns the level of a key without a bucket, on this leader's clock: from the range's log, or of a removed
+// limit. It returns false if neither exists, or the key is full again.
 func (l *Ledger) savedLevelOf(now quota.Time, k quota.Key, limit *quota.Limit) (savedLevel, bool) {
-	was := l.saved[k]
-	if was == nil {
+	var kl savedLevel
+	if was := l.saved[k]; was != nil {
+		kl = *was
+	} else if line, ok := l.lines.Find(k); ok {
+		kl.KeyLevel = line
+	} else {
 		return savedLevel{}, false
 	}
-	kl := *was
-	onClock(now, limit, &kl.KeyLevel)
+	if onClock(now, limit, &kl.KeyLevel); max(kl.FullAt, l.learnsUntil()) <= now {
+		return savedLevel{}, false
+	}
 	return kl, true
 }
 
@@ -597,7 +600,7 @@ func (l *Ledger) relimit(now quota.Time, b *bucket, limits *quota.Limits) {
 // before these reports does not know of the reset: it counts what they report, mostly the use and
 // the refunds of one sync interval of each member.
 func (l *Ledger) Reset(now quota.Time, k quota.Key) {
-	delete(l.saved, k)
+	l.forgetLine(k)
 	b := l.open(now, k)
 	if b == nil {
 		return

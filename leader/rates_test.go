@@ -3,6 +3,7 @@ package leader
 import (
 	"math"
 	"math/rand/v2"
+	"slices"
 	"testing"
 	"time"
 
@@ -108,7 +109,7 @@ func TestRatesOfTheLog(t *testing.T) {
 		k := quota.Key{LimitName: limits.All()[0].LimitName, Key: name}
 		log = append(log, quota.KeyLevel{Key: k, At: now, Full: quota.FromTokens(5), FullAt: now.Add(time.Hour)})
 	}
-	l := New(Config{}, 0, 2, "a", []quota.NodeID{"a"}, limits, log, now)
+	l := New(Config{}, 0, 2, "a", []quota.NodeID{"a"}, limits, LinesOf(log), now)
 	used := quota.ReportEntry{Key: log[2].Key, Epoch: 1, Refused: quota.FromTokens(1), Want: quota.FromTokens(1)}
 	if _, err := l.Report(now, quota.Report{Term: 2, From: "a", Seq: 1, Entries: []quota.ReportEntry{used}}); err != nil {
 		t.Fatal(err)
@@ -139,7 +140,7 @@ func TestRatesOfTheLog(t *testing.T) {
 		t.Errorf("in %d steps of a key: %d keys; want 3, and a last step that finds none", steps, len(got))
 	}
 	scan.Close()
-	if len(l.saved) != 2 || l.buckets.size != 1 {
-		t.Errorf("looking has opened keys: %d saved, %d open", len(l.saved), l.buckets.size)
+	if left := len(slices.Collect(l.lines.All())); left != 2 || l.buckets.size != 1 {
+		t.Errorf("looking has opened keys: %d lines, %d open", left, l.buckets.size)
 	}
 }

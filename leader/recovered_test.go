@@ -41,7 +41,7 @@ func (e *recoveredTest) limitsOf(burst int64) *quota.Limits {
 
 // elect starts a leader with these limits and the lines of the log.
 func (e *recoveredTest) elect(term quota.Term, limits *quota.Limits) {
-	e.l = New(Config{}, 0, term, "b", []quota.NodeID{"a", "b"}, limits, e.log, e.now)
+	e.l = New(Config{}, 0, term, "b", []quota.NodeID{"a", "b"}, limits, LinesOf(e.log), e.now)
 }
 
 // write makes the next checkpoint, which is committed or not.

@@ -3,7 +3,6 @@ package leader
 import (
 	"cmp"
 	"iter"
-	"maps"
 	"math"
 	"slices"
 	"strings"
@@ -162,7 +161,7 @@ type RateScan struct {
 
 	used  []quota.KeyRate // the result of the buckets, once all are read
 	saved quota.TopRates  // keys that are only in the log, in the order of their names
-	next  func() (quota.Key, *savedLevel, bool)
+	next  func() (quota.KeyLevel, bool)
 	stop  func()
 }
 
@@ -193,17 +192,17 @@ func (s *RateScan) someSaved(now quota.Time, most int) (more bool) {
 	if s.next == nil {
 		s.used = s.top.Take()
 		s.saved.Most = s.query.Top - len(s.used)
-		s.next, s.stop = iter.Pull2(maps.All(s.ledger.saved))
+		s.next, s.stop = iter.Pull(s.ledger.unopenedLevels())
 	}
 	if s.saved.Most == 0 {
 		return false
 	}
 	for ; most > 0; most-- {
-		k, kl, ok := s.next()
+		kl, ok := s.next()
 		if !ok {
 			return false
 		}
-		if r := (quota.KeyRate{Key: k}); now < kl.FullAt && s.query.matches(k) && s.query.behind(&r) {
+		if r := (quota.KeyRate{Key: kl.Key}); now < kl.FullAt && s.query.matches(kl.Key) && s.query.behind(&r) {
 			s.saved.Add(&r)
 		}
 	}

@@ -257,7 +257,7 @@ func (w *world) lead(t *testing.T, d *datadriven.TestData) string {
 			nodes = append(nodes, quota.NodeID(n))
 		}
 	}
-	w.ledger = New(cfg, 0, quota.Term(term), "leader", nodes, w.limits, w.saved, w.now)
+	w.ledger = New(cfg, 0, quota.Term(term), "leader", nodes, w.limits, LinesOf(w.saved), w.now)
 	return ""
 }
 

@@ -141,6 +141,7 @@ func (l *Ledger) SweepSome(now quota.Time, most int) (more bool) {
 		l.visit(now, l.timers.pop())
 	}
 	most = l.makeRoom(now, most)
+	l.dropLines(now)
 	for ; most > 0 && len(l.expiry) > 0 && l.expiry[0].FullAt <= now; most-- {
 		kl := l.expiry.pop()
 		if l.saved[kl.Key] == kl {

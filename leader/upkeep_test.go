@@ -2,6 +2,7 @@ package leader
 
 import (
 	"fmt"
+	"iter"
 	"math"
 	"runtime/debug"
 	"slices"
@@ -157,22 +158,57 @@ func TestUpkeep(t *testing.T) {
 	}
 }
 
-// TestUpkeepOfLines checks that lines of the log from which no bucket was opened are dropped when
-// due, and that a sweep reads no others.
+// TestUpkeepOfLines checks that a line of the log counts until its key is full, that a sweep reads none, and that they
+// are dropped when the last is due.
 func TestUpkeepOfLines(t *testing.T) {
-	const keys = 5000
+	const keys = 100
 	u := &upkept{t: t, name: quota.LimitName{Namespace: "api", Limit: "per_tenant"}, now: quota.Time(1000 * time.Hour)}
 	var levels []quota.KeyLevel
 	for k := range keys {
-		levels = append(levels, quota.KeyLevel{Key: u.key(k), At: u.now, FullAt: u.now.Add(time.Duration(k*7919%keys+1) * time.Second)})
+		levels = append(levels, quota.KeyLevel{Key: u.key(k), At: u.now, Applied: u.now, FullAt: u.now.Add(time.Duration(k*79%keys+5) * time.Second)})
 	}
-	l := New(Config{}, 0, 2, "n0", []quota.NodeID{"n0"}, u.limits(1), levels, u.now)
-	for s := 1; s <= keys; s += 10 {
-		l.Sweep(u.now.Add(time.Duration(s) * time.Second))
-		if left := len(l.saved); left != keys-s {
-			t.Fatalf("after %d s %d lines are left; want %d", s, left, keys-s)
+	lines := &countedLines{Lines: LinesOf(levels)}
+	l := New(Config{}, 0, 2, "n0", []quota.NodeID{"n0"}, u.limits(1), lines, u.now)
+	lines.read = 0
+	limit := u.limits(1).All()[0]
+	for s := 5; s < keys+5; s++ {
+		if l.lines != Lines(lines) {
+			t.Fatalf("the lines are dropped after %d s", s-1)
+		}
+		now := u.now.Add(time.Duration(s) * time.Second)
+		l.Sweep(now)
+		if lines.read > 0 {
+			t.Fatalf("a sweep has read %d lines", lines.read)
+		}
+		left := 0
+		for k := range keys {
+			if _, ok := l.savedLevelOf(now, u.key(k), &limit); ok {
+				left++
+			}
+		}
+		if lines.read = 0; left != keys+4-s {
+			t.Fatalf("after %d s %d lines are left; want %d", s, left, keys+4-s)
 		}
 	}
+	if l.lines == Lines(lines) {
+		t.Error("lines of full keys remain")
+	}
+}
+
+// countedLines counts the lines that are read.
+type countedLines struct {
+	Lines
+	read int
+}
+
+func (ls *countedLines) Find(k quota.Key) (quota.KeyLevel, bool) {
+	ls.read++
+	return ls.Lines.Find(k)
+}
+
+func (ls *countedLines) All() iter.Seq[quota.KeyLevel] {
+	ls.read++
+	return ls.Lines.All()
 }
 
 // BenchmarkLocks measures the longest step that holds the lock of its range, while all buckets apply

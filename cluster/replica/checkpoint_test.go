@@ -47,7 +47,7 @@ func TestLargeCheckpoint(t *testing.T) {
 	}
 	r.saving.Unlock()
 	eventually(t, "all keys are in the log", func() error {
-		found := r.Machine.levels.all(0, 0)
+		found := r.Machine.levels.all()
 		if len(found) != keys || len(found[0].Marks) != members {
 			return fmt.Errorf("%d of %d are", len(found), keys)
 		}

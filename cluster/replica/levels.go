@@ -65,16 +65,59 @@ func newLevels(mono func() time.Duration) *levels {
 	return &levels{mono: mono, byKey: map[quota.Key]appliedLevel{}, packer: newPacker(false)}
 }
 
-// all returns the levels of keys that are not full by the log's clock. It converts the time at which
-// each was applied to a clock that reads now when the process has been running for mono.
-func (ls *levels) all(now quota.Time, mono time.Duration) []quota.KeyLevel {
+// lines implements leader.Lines with the levels of a moment.
+type lines struct {
+	byKey  map[quota.Key]appliedLevel
+	packer *packer
+	now    quota.Time // the log's clock
+	began  quota.Time // when the process started, by the ledger's clock
+}
+
+// lines returns the levels of keys that are not full by the log's clock. It copies them in their packed form. It converts
+// the time at which each was applied to a clock that reads now when the process has been running for mono.
+func (ls *levels) lines(now quota.Time, mono time.Duration) *lines {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
-	out := make([]quota.KeyLevel, 0, len(ls.byKey))
-	for k, l := range ls.byKey {
-		if l.until > ls.now {
-			kl := ls.packer.unpack(k, &l)
-			kl.Applied = now.Add(l.applied - mono)
+	return &lines{maps.Clone(ls.byKey), ls.packer.reader(), ls.now, now.Add(-mono)}
+}
+
+// Find implements leader.Lines.
+func (ls *lines) Find(k quota.Key) (quota.KeyLevel, bool) {
+	l, ok := ls.byKey[k]
+	if !ok || l.until <= ls.now {
+		return quota.KeyLevel{}, false
+	}
+	kl := ls.packer.unpack(k, &l)
+	kl.Applied = ls.began.Add(l.applied)
+	return kl, true
+}
+
+// Drop implements leader.Lines.
+func (ls *lines) Drop(k quota.Key) { delete(ls.byKey, k) }
+
+// All implements leader.Lines.
+func (ls *lines) All() iter.Seq[quota.KeyLevel] {
+	return func(yield func(quota.KeyLevel) bool) {
+		for k, l := range ls.byKey {
+			if l.until <= ls.now {
+				continue
+			}
+			kl := quota.KeyLevel{Key: k, At: l.at}
+			u := unpacker{packer: ls.packer, b: []byte(l.body)}
+			if u.head(&kl); !yield(kl) {
+				return
+			}
+		}
+	}
+}
+
+// all returns the levels of keys that are not full by the log's clock, but for the times Applied.
+func (ls *levels) all() []quota.KeyLevel {
+	var out []quota.KeyLevel
+	now := ls.lines(0, 0)
+	for k := range now.byKey {
+		if kl, ok := now.Find(k); ok {
+			kl.Applied = 0
 			out = append(out, kl)
 		}
 	}
@@ -153,7 +196,7 @@ func (ls *levels) parts(count, most int) iter.Seq[*raftlogv1.RangeSnapshot] {
 			levels = append(levels, keyed{k, l})
 		}
 	}
-	packer := &packer{processes: ls.packer.processes} // they are only added to
+	packer := ls.packer.reader()
 	ls.mu.Unlock()
 	return func(yield func(*raftlogv1.RangeSnapshot) bool) {
 		slices.SortFunc(levels, func(a, b keyed) int { return a.key.Compare(b.key) })

@@ -197,8 +197,54 @@ func TestProcessesAreForgotten(t *testing.T) {
 	if most > 2*2+minPrune { // a limit and a process
 		t.Errorf("%d names for one limit and one process", most)
 	}
-	if got := m.all(0, 0); len(got) != 1 || got[0].Marks[0].Incarnation != 10*minPrune-1 {
+	if got := m.all(); len(got) != 1 || got[0].Marks[0].Incarnation != 10*minPrune-1 {
 		t.Errorf("%+v", got)
+	}
+}
+
+// TestLines checks that the lines of a new leader are those of the moment at which it began, whatever the log
+// brings later, and that a dropped line stays in the log.
+func TestLines(t *testing.T) {
+	m := newLevels(noTime)
+	at := quota.Time(1_790_000_000_000_000_000)
+	line := func(key string, used quota.Units, inc quota.Incarnation) quota.KeyLevel {
+		return quota.KeyLevel{Key: testKey(key), At: at, Level: used, FullAt: at.Add(time.Hour), Implicit: 3, Marks: []quota.Mark{{Node: "n1", Incarnation: inc, Used: used}}}
+	}
+	write := func(levels ...quota.KeyLevel) {
+		if err := m.checkpoint(1, EncodeCheckpoint(at, levels)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	full := line("full", 1, 1)
+	full.FullAt = at
+	was := []quota.KeyLevel{line("a", 1, 1), line("b", 2, 2)}
+	write(append(was, full)...)
+	lines := m.lines(at, 0)
+	if _, ok := lines.Find(full.Key); ok {
+		t.Error("the line of a full key is found")
+	}
+	write(line("a", 7, 7), line("c", 7, 8))
+	m.renumber()
+	heads := map[quota.Key]quota.KeyLevel{}
+	for kl := range lines.All() {
+		heads[kl.Key] = kl
+	}
+	for _, want := range was {
+		got, _ := lines.Find(want.Key)
+		if got.Applied = 0; !reflect.DeepEqual(got, want) {
+			t.Errorf("line %+v; want %+v", got, want)
+		}
+		want.Marks = nil
+		if got := heads[want.Key]; !reflect.DeepEqual(got, want) {
+			t.Errorf("listed as %+v; want %+v", got, want)
+		}
+	}
+	if len(heads) != len(was) {
+		t.Errorf("%d lines are listed; want %d", len(heads), len(was))
+	}
+	lines.Drop(testKey("a"))
+	if _, ok := lines.Find(testKey("a")); ok || len(m.all()) != 3 {
+		t.Errorf("dropped: found %v, %d lines in the log", ok, len(m.all()))
 	}
 }
 

@@ -41,7 +41,7 @@ func TestCheckpointOfClockAhead(t *testing.T) {
 			lead := func(term quota.Term, self quota.NodeID, at quota.Time) *leader.Ledger {
 				again()
 				f.Apply(uint64(term), uint64(term), snapshotio.Encode(&raftlogv1.RangeCommand{Change: &raftlogv1.RangeCommand_TermStart{TermStart: &raftlogv1.TermStart{Node: string(self), AtUnixNanos: int64(at)}}}))
-				led := leader.New(leader.Config{First: f.levels.first()}, 0, term, self, []quota.NodeID{"a", "b", "c"}, limits, f.levels.all(at, at.Sub(began)), at)
+				led := leader.New(leader.Config{First: f.levels.first()}, 0, term, self, []quota.NodeID{"a", "b", "c"}, limits, f.levels.lines(at, at.Sub(began)), at)
 				for _, id := range []quota.NodeID{"a", "b", "c"} {
 					if _, err := led.Report(at, quota.Report{Term: term, From: id, Incarnation: quota.Incarnation(term), Seq: 1, Full: true, Age: time.Hour}); err != nil {
 						t.Fatal(err)
@@ -96,7 +96,7 @@ func TestLogClock(t *testing.T) {
 		}
 		cp := EncodeCheckpoint(at, levels)
 		f.Apply(1, term, snapshotio.Encode(&raftlogv1.RangeCommand{Change: &raftlogv1.RangeCommand_Checkpoint{Checkpoint: cp}}))
-		return len(f.levels.all(0, 0))
+		return len(f.levels.all())
 	}
 	for i, step := range []struct {
 		term uint64

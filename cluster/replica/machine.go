@@ -39,7 +39,7 @@ func (m *Machine) Clear() {
 }
 
 // Levels returns the levels of keys that are not full, by the log's clock.
-func (m *Machine) Levels() []quota.KeyLevel { return m.levels.all(0, 0) }
+func (m *Machine) Levels() []quota.KeyLevel { return m.levels.all() }
 
 // Apply implements raftgroup.StateMachine. A command that this version cannot read or does not know changes nothing.
 func (m *Machine) Apply(_, term uint64, data []byte) any {

@@ -55,13 +55,13 @@ func TestLevelsMachineForgets(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if got := len(f.all(0, 0)); got != 10 {
+	if got := len(f.all()); got != 10 {
 		t.Errorf("%d levels are not full again; want 10", got)
 	}
 	if len(f.byKey) > 2*minPrune {
 		t.Errorf("%d levels are kept", len(f.byKey))
 	}
-	got := f.all(0, 0)[0]
+	got := f.all()[0]
 	if got.Key.Limit != "l" || got.At+10 != got.FullAt {
 		t.Errorf("level %+v", got)
 	}
@@ -81,7 +81,11 @@ func TestLevelsAppliedAt(t *testing.T) {
 		t.Fatal(err)
 	}
 	now := day.Add(time.Hour) // the wall clock was set meanwhile
-	if got := f.all(now, 12*time.Second)[0].Applied; got != now.Add(-2*time.Second) {
+	applied := func(mono time.Duration) quota.Time {
+		kl, _ := f.lines(now, mono).Find(testKey("k"))
+		return kl.Applied
+	}
+	if got := applied(12 * time.Second); got != now.Add(-2*time.Second) {
 		t.Errorf("applied %v before now, want 2s", now.Sub(got))
 	}
 	data := machinetest.Snapshot(t, r)
@@ -89,7 +93,7 @@ func TestLevelsAppliedAt(t *testing.T) {
 	if err := r.Restore(bytes.NewReader(data)); err != nil {
 		t.Fatal(err)
 	}
-	if got := f.all(now, 4*time.Second)[0].Applied; got != now.Add(-3*time.Second) {
+	if got := applied(4 * time.Second); got != now.Add(-3*time.Second) {
 		t.Errorf("after a restart: applied %v before now, want 3s", now.Sub(got))
 	}
 }
@@ -432,7 +436,7 @@ func TestRestoredRange(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	list := again.levels.all(0, 0)
+	list := again.levels.all()
 	if len(list) != 1 {
 		t.Fatalf("%d levels", len(list))
 	}

@@ -69,6 +69,9 @@ func newPacker(inline bool) *packer {
 	return &packer{limitOf: map[quota.LimitName]uint64{}, processOf: map[process]uint64{}, inline: inline}
 }
 
+// reader returns a packer that unpacks what has been packed so far, while p packs more.
+func (p *packer) reader() *packer { return &packer{processes: p.processes} }
+
 func (p *packer) names() int { return len(p.limits) + len(p.processes) }
 
 func (p *packer) limit(b []byte, n quota.LimitName) []byte {
@@ -264,9 +267,12 @@ func (u *unpacker) process() process {
 }
 
 // body reads a body. kl.At must be set.
-func (u *unpacker) body(kl *quota.KeyLevel) {
+func (u *unpacker) body(kl *quota.KeyLevel) { u.marks(kl, u.head(kl)) }
+
+// head reads a body up to its marks, and returns its flags.
+func (u *unpacker) head(kl *quota.KeyLevel) (flags uint64) {
 	since := func() quota.Time { return kl.At + quota.Time(u.varint()) }
-	flags := u.uvarint()
+	flags = u.uvarint()
 	kl.Level, kl.FullAt = u.amount(), since()
 	if flags&hasWindow != 0 {
 		kl.WindowStart, kl.Slope = since(), u.amount()
@@ -280,9 +286,15 @@ func (u *unpacker) body(kl *quota.KeyLevel) {
 	if flags&hasAnswers != 0 {
 		kl.Answers, kl.AnswersUntil = u.amount(), since()
 	}
+	return flags
+}
+
+// marks reads the rest of a body.
+func (u *unpacker) marks(kl *quota.KeyLevel, flags uint64) {
 	if flags&hasMarks == 0 {
 		return
 	}
+	since := func() quota.Time { return kl.At + quota.Time(u.varint()) }
 	const least = 4 // bytes of a mark
 	kl.Marks = make([]quota.Mark, u.count(least))
 	for i := range kl.Marks {

@@ -47,7 +47,7 @@ func (r *Replica) Lead(term quota.Term) {
 	l := leader.New(leader.Config{
 		Sync: s.cfg.Sync, MaxKeys: s.cfg.MaxKeys, First: r.Machine.levels.first(), Overrides: s.cfg.Overrides,
 		Fewest: max(1, joined), // 0 would mean unset
-	}, r.ID, term, s.cfg.Self, ids, s.node.Committed(), r.Machine.levels.all(now, mono), now)
+	}, r.ID, term, s.cfg.Self, ids, s.node.Committed(), r.Machine.levels.lines(now, mono), now)
 	r.mu.Lock()
 	r.end()
 	r.ledger = l

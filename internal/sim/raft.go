@@ -54,7 +54,7 @@ func (r *run) elect(i int) bool {
 		}
 	}
 	term := r.log.elect()
-	ledger := leader.New(leader.Config{Sync: r.Sync, MaxKeys: r.MaxKeys, Overrides: lead}, 0, term, lead.id, ids, lead.limits, r.levels(lead), lead.clock())
+	ledger := leader.New(leader.Config{Sync: r.Sync, MaxKeys: r.MaxKeys, Overrides: lead}, 0, term, lead.id, ids, lead.limits, leader.LinesOf(r.levels(lead)), lead.clock())
 	r.terms = append(r.terms, leadership{ledger: ledger, node: lead, term: term})
 	s := &r.terms[len(r.terms)-1]
 	for _, n := range r.nodes {

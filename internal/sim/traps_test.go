@@ -41,7 +41,7 @@ func newPair(t *testing.T, maxKeys int, l quota.Limit) *pair {
 }
 
 func (p *pair) elect(term quota.Term, limits *quota.Limits, levels []quota.KeyLevel) {
-	p.ledger = leader.New(leader.Config{}, 0, term, "a", []quota.NodeID{"a"}, limits, levels, p.now)
+	p.ledger = leader.New(leader.Config{}, 0, term, "a", []quota.NodeID{"a"}, limits, leader.LinesOf(levels), p.now)
 	p.agg.SetLeader(0, "a", term)
 }
 

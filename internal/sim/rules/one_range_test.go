@@ -59,7 +59,7 @@ func (g *oneRange) elect(levels []quota.KeyLevel) {
 	for i := range g.members {
 		ids[i] = quota.NodeID("m" + strconv.Itoa(i))
 	}
-	g.ledger = leader.New(leader.Config{Overrides: g.over}, 0, g.term, "m0", ids, g.set, levels, g.now)
+	g.ledger = leader.New(leader.Config{Overrides: g.over}, 0, g.term, "m0", ids, g.set, leader.LinesOf(levels), g.now)
 	for _, m := range g.members {
 		m.SetLeader(0, "m0", g.term)
 	}
