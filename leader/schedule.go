@@ -258,11 +258,11 @@ func (c *change) apply(l *Ledger, b *bucket) {
 	}
 }
 
-// catchUpChanges applies changes to buckets that have not been used since, at most this many, in
-// the order of their numbers, and drops changes that all have applied. It returns how many visits
-// are left.
+// catchUpChanges applies changes to buckets that have not been used since, in the order of their
+// numbers, and drops changes that all have applied. It looks at no more than most buckets, and
+// returns most less the number of buckets that it has looked at.
 func (l *Ledger) catchUpChanges(most int) int {
-	for ; len(l.changes) > 0 && most > 0; l.cursor++ {
+	for ; len(l.changes) > 0 && most > 0; l.cursor, most = l.cursor+1, most-1 {
 		if l.cursor >= l.refs.buckets.len() { // a round ends: all buckets have applied the changes up to until
 			n := l.until - l.trimmed
 			l.changes, l.trimmed = append([]change(nil), l.changes[n:]...), l.until
@@ -273,7 +273,6 @@ func (l *Ledger) catchUpChanges(most int) int {
 			wasPacked := b.isPacked()
 			l.current(b)
 			l.repackBucket(b, wasPacked)
-			most--
 		}
 	}
 	return most

@@ -211,6 +211,26 @@ func (ls *countedLines) All() iter.Seq[quota.KeyLevel] {
 	return ls.Lines.All()
 }
 
+// TestStepsOfChanges checks that a step of upkeep looks at no more buckets than it may, also at those that have applied
+// all changes.
+func TestStepsOfChanges(t *testing.T) {
+	const keys, most = 2000, 10
+	u := newUpkept(t, keys, 1, quota.Soft)
+	u.SetLimits(u.now, u.limits(2))
+	for k := range keys {
+		if u.bucket(u.key(k)) == nil {
+			t.Fatal("the change has dropped a bucket")
+		}
+	}
+	steps := 0
+	for ; len(u.changes) > 0; steps++ {
+		u.SweepSome(u.now, most)
+	}
+	if steps < keys/most {
+		t.Errorf("%d steps of %d have looked at %d buckets", steps, most, keys)
+	}
+}
+
 // BenchmarkLocks measures the longest step that holds the lock of its range, while all buckets apply
 // changed limits: of upkeep, of reports of 256 keys, and of lists of keys.
 func BenchmarkLocks(b *testing.B) {
