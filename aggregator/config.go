@@ -20,7 +20,7 @@ type Config struct {
 	Lease time.Duration
 	// MaxKeys bounds the keys of the table. Default 1,000,000.
 	MaxKeys int
-	// MaxEntries bounds the keys of one report, 1 to 4096. Default 256: a leader locks its ledger for each report, and
+	// MaxEntries bounds the keys of one report, 1 to 4096. Default 128: a leader locks its ledger for each report, and
 	// a key takes one to two microseconds.
 	MaxEntries int
 	// Idle is the least time for which an unused key is remembered. Default 10m.
@@ -70,7 +70,7 @@ const (
 	fullRetryIntervals = 3
 	// maxEntries bounds Config.MaxEntries, whose default is defaultEntries.
 	maxEntries     = 4096
-	defaultEntries = 256
+	defaultEntries = 128
 	// maxReport bounds one report in bytes, as quota.EntrySize counts them: servers and clients of gRPC read 4 MiB,
 	// and the answer to a report is about as large.
 	maxReport = 3 << 20

@@ -232,7 +232,7 @@ func TestStepsOfChanges(t *testing.T) {
 }
 
 // BenchmarkLocks measures the longest step that holds the lock of its range, while all buckets apply
-// changed limits: of upkeep, of reports of 256 keys, and of lists of keys.
+// changed limits: of upkeep, of reports of 128 keys, and of lists of keys.
 func BenchmarkLocks(b *testing.B) {
 	for _, ceiling := range []quota.Ceiling{quota.Soft, quota.Hard} {
 		for _, keys := range []int{10_000, 100_000, 1_000_000} {
@@ -249,11 +249,11 @@ func BenchmarkLocks(b *testing.B) {
 				for b.Loop() {
 					u.now = u.now.Add(750 * time.Millisecond)
 					step(func() { u.SetLimits(u.now, u.limits(uint64(2+len(steps)%2))) })
-					for more, from := true, 0; more; from += 256 {
+					for more, from := true, 0; more; from += 128 {
 						step(func() { more = u.SweepSome(u.now, 128) })
 						u.seq++
 						r := quota.Report{Term: 1, From: u.members[0], Incarnation: 1, Seq: u.seq}
-						for k := range 256 {
+						for k := range 128 {
 							k = (from + k) % keys
 							r.Entries = append(r.Entries, quota.ReportEntry{Key: u.key(k), Epoch: quota.Seq(k + 1), Overdrawn: quota.FromTokens(int64(1 + len(steps))), Unreported: quota.Token})
 						}

@@ -81,7 +81,7 @@ type Scenario struct {
 	// MaxKeys bounds each node and each ledger; 0 is their default.
 	MaxKeys int
 	// Entries bounds the keys in one report, 1 to 4096. A node reports more keys in several
-	// reports, each of which may be lost. 0 is 256.
+	// reports, each of which may be lost. 0 is 128.
 	Entries int
 
 	// Check verifies the invariants after every step of a leader: see Result.Violations. It also
