@@ -129,7 +129,7 @@ func (l *Ledger) unopened(now quota.Time, k quota.Key) *bucket {
 	if !saved {
 		return nil
 	}
-	b := newBucket(k.Key, newRule(k.LimitName, limit, l.cfg.Sync), poolOf(now, limit, kl, saved))
+	b := newBucket(now, k.Key, newRule(k.LimitName, limit, l.cfg.Sync), kl, saved)
 	b.advance(now)
 	return b
 }

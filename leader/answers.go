@@ -10,8 +10,8 @@ import (
 // Under hard, the log must also cover what the leader itself admits, because nobody else could
 // report it to the next leader. So a checkpoint contains the leader's promise to itself: what it
 // may admit until a given time. The leader admits no more than is committed, and the next leader
-// takes all of it out of the pool. The level of one central bucket is never below 0, so once the
-// promise has ended, the pool is not below 0 either (endAnswers).
+// takes all of it out of the pool. The level of one central bucket is below 0 only where mayOwe says
+// so. In other buckets the pool is not below 0 either once the promise has ended (endAnswers).
 
 // answers is what the leader may admit of a bucket. Refunds do not reduce given: they may have
 // overflowed.
@@ -120,7 +120,7 @@ func (b *bucket) restoreAnswers(now quota.Time, kl *quota.KeyLevel) {
 		s := &b.editDecided().own
 		s.earlier, s.until = kl.Answers, kl.AnswersUntil.Add(leaseSlack) // its clock may be slower
 	}
-	b.forced = kl.Level < 0
+	b.mayOwe = b.mayOwe || kl.Level < 0
 	b.pool.Add(-kl.Answers)
 	b.endAnswers(now)
 }
@@ -147,7 +147,7 @@ func (b *bucket) pendingAnswers() int {
 func (b *bucket) endAnswers(now quota.Time) {
 	if b.earlier() > 0 && now >= b.decided.own.until {
 		s := &b.decided.own
-		if owed := -b.pool.Level().Plus(b.returnableTokens()); owed > 0 && !b.forced {
+		if owed := -b.pool.Level().Plus(b.returnableTokens()); owed > 0 && !b.mayOwe {
 			b.pool.Add(min(owed, s.earlier))
 		}
 		s.earlier = 0

@@ -92,7 +92,7 @@ func (b *bucket) decide(now quota.Time, q *quota.Ask, kept quota.Units) quota.An
 		return quota.Answer{Allowed: true, Why: quota.WhyLeader}
 	case q.Force:
 		booked := b.pool.Charge(now, b.limit, q.Cost)
-		b.forced = b.forced || b.pool.Level() < 0
+		b.mayOwe = b.mayOwe || b.pool.Level() < 0
 		b.count(now, booked, true)
 		return quota.Answer{Allowed: true, Why: quota.WhyLeader}
 	}

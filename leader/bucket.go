@@ -88,7 +88,7 @@ type bookState struct {
 	fresh               quota.Time  // bookings up to this time are not reversed
 	keep                quota.Time  // earliest time at which the bucket may be dropped
 	implicit            quota.Units // each node's implicit grant
-	forced              bool        // a forced charge exceeded the level, so the level may be below 0
+	mayOwe              bool        // the level may be below 0: of a forced charge, or of a cut window
 }
 
 // decidedState records the decide requests that the leader answered.
@@ -176,13 +176,30 @@ type visitState struct {
 	used    bool       // since Ledger.packUnused looked at it
 }
 
-func newBucket(key string, r *rule, pool limiter.Meter) *bucket {
-	return &bucket{
-		rule: r, name: key, visitState: visitState{alarm: never}, state: &state{
-			pool:     pool,
-			logState: logState{saved: pool.Level() < r.limit.BurstUnits()},
-		},
+// newBucket returns the bucket of a key: full, unless the range's log states less.
+func newBucket(now quota.Time, key string, r *rule, kl savedLevel, saved bool) *bucket {
+	tier := r.tier
+	b := &bucket{rule: r, name: key, visitState: visitState{alarm: never}, state: &state{}}
+	if !saved || tier.Kind == quota.Concurrency {
+		b.pool = limiter.NewMeter(&tier, now)
+		return b
 	}
+	was := &tier
+	switch {
+	case kl.tier != nil:
+		was = kl.tier
+	case kl.Full > 0:
+		before := tier
+		before.Burst = kl.Full.Tokens()
+		if before.Kind.Windowed() {
+			before.Rate.Tokens = before.Burst
+		}
+		was = &before
+	}
+	b.pool = limiter.RestoreMeter(was, kl.Level, kl.At, kl.WindowStart, kl.Slope, now)
+	b.retier(now, was, &tier)
+	b.saved = b.pool.Level() < r.limit.BurstUnits()
+	return b
 }
 
 // advance moves the bucket to now: the pool refills, less the yield of the members' rates, and the
@@ -220,7 +237,7 @@ func (b *bucket) refillPool(now quota.Time, standing quota.Units) {
 	full, before := b.limit.BurstUnits(), b.pool.Level()
 	was, _ := b.pool.Bounds()
 	b.pool.Advance(now, &b.tier)
-	b.dropReturnsOfDead(was)
+	b.dropReturns(was)
 	b.noteOverflow(now, before)
 	if b.recordsRooms() {
 		b.rooms.note(now, max(0, full-b.pool.Level()-max(0, b.returnableTokens()-b.answered()-standing)))
@@ -282,19 +299,29 @@ func (b *bucket) relimit(now quota.Time, r *rule) {
 	b.advance(now)
 	limit, next := r.limit, r.tier
 	if next != b.tier {
-		if !resizesWindow(&b.tier, &next) {
-			b.fresh, b.rooms = now, nil
-		}
 		b.shrink(now, limit)
 		standing := b.standing()
 		b.pool.Add(standing)
-		b.pool.Retier(now, &b.tier, &next)
+		b.retier(now, &b.tier, &next)
 		b.pool.Add(-standing)
 		b.env.advance(now, b.limit, &b.tier)
 		b.env.Retier(now, &b.tier, &next)
 	}
 	b.rule, b.dirty, b.overdue = r, true, true
 	b.advance(now)
+}
+
+// retier changes the tier of the pool. A window whose count is cut below its use has a level below 0.
+func (b *bucket) retier(now quota.Time, was, next *quota.Tier) {
+	if *was == *next {
+		return
+	}
+	if !resizesWindow(was, next) {
+		b.fresh, b.rooms = now, nil
+	}
+	before := b.pool.Level()
+	b.pool.Retier(now, was, next)
+	b.mayOwe = b.mayOwe || next.Kind.Windowed() && b.pool.Level() < before
 }
 
 // resizesWindow reports whether a change keeps the window and all use in it, so that a booking before the

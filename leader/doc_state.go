@@ -6,7 +6,7 @@
 //	bucket           56  rule name packed state
 //	visitState       32  alarm seen counted timer dropped watched used
 //	state           112  pool allocations rooms decided unusual
-//	bookState        88  attempted admitted listed lastUse ref incarnation fresh keep implicit forced
+//	bookState        88  attempted admitted listed lastUse ref incarnation fresh keep implicit mayOwe
 //	overflowState    32  ended left overflowed overflowAt
 //	errorState       80  env live
 //	divisionState    40  batchSizes shared waterLevel central

@@ -5,7 +5,6 @@ import (
 	"math"
 	"time"
 
-	"github.com/quorate/quorate/internal/limiter"
 	"github.com/quorate/quorate/internal/quota"
 )
 
@@ -341,7 +340,7 @@ func (l *Ledger) open(now quota.Time, k quota.Key) *bucket {
 	}
 	kl, saved := l.savedLevelOf(now, k, limit)
 	l.forgetLine(k)
-	b := newBucket(k.Key, l.ruleOf(k.LimitName, limit), poolOf(now, limit, kl, saved))
+	b := newBucket(now, k.Key, l.ruleOf(k.LimitName, limit), kl, saved)
 	l.opened++
 	b.incarnation, b.seen = l.opened, l.happened()
 	l.refs.add(b)
@@ -417,29 +416,6 @@ func (l *Ledger) savedLevelOf(now quota.Time, k quota.Key, limit *quota.Limit) (
 		return savedLevel{}, false
 	}
 	return kl, true
-}
-
-// poolOf returns the initial pool of a key: full, unless the range's log states less.
-func poolOf(now quota.Time, limit *quota.Limit, kl savedLevel, saved bool) limiter.Meter {
-	tier := limit.First()
-	if !saved || tier.Kind == quota.Concurrency {
-		return limiter.NewMeter(&tier, now)
-	}
-	was := &tier
-	switch {
-	case kl.tier != nil:
-		was = kl.tier
-	case kl.Full > 0:
-		before := tier
-		before.Burst = kl.Full.Tokens()
-		if before.Kind.Windowed() {
-			before.Rate.Tokens = before.Burst
-		}
-		was = &before
-	}
-	m := limiter.RestoreMeter(was, kl.Level, kl.At, kl.WindowStart, kl.Slope, now)
-	m.Retier(now, was, &tier)
-	return m
 }
 
 // settleLearning ends learning when each member has reported, or has probably ended, or the time

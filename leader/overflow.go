@@ -4,16 +4,15 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// dropReturnsOfDead ensures that the tokens of a dead process return once: when a sliding window advances, they
-// return to the level as if they had been used, whatever its journal reports later.
-func (b *bucket) dropReturnsOfDead(was quota.Time) {
+// dropReturns ensures that tokens return once: when a sliding window advances, those that no member holds, as of dead
+// processes, count as used and return to the level with time, whatever a report or a journal states later.
+func (b *bucket) dropReturns(was quota.Time) {
 	if start, _ := b.pool.Bounds(); b.tier.Kind != quota.SlidingWindow || start == was {
 		return
 	}
 	for i := range b.allocations {
-		if al := &b.allocations[i]; al.dead {
-			al.returnable = 0
-		}
+		al := &b.allocations[i]
+		al.returnable = min(al.returnable, al.standing().Plus(al.answered()))
 	}
 }
 

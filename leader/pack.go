@@ -366,7 +366,7 @@ func (s *state) numbers(w *numbers, l *Ledger) {
 	w.times(&s.shared, &s.logged.at, &s.logged.window, &s.behindSince)
 	w.amounts(&s.logged.level)
 	hasDecided, isUnusual := s.decided != nil, s.unusual != nil
-	w.flags(&hasDecided, &isUnusual, &s.forced, &s.central, &s.logged.there, &s.dirty, &s.saved, &s.overdue)
+	w.flags(&hasDecided, &isUnusual, &s.mayOwe, &s.central, &s.logged.there, &s.dirty, &s.saved, &s.overdue)
 
 	if s.decided = present(s.decided, hasDecided); hasDecided {
 		d := s.decided

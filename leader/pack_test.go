@@ -80,7 +80,7 @@ func TestPack(t *testing.T) {
 	for seed := range uint64(200) {
 		rng := rand.New(rand.NewPCG(seed, 1))
 		l := &Ledger{}
-		b := newBucket("k", newRule(quota.LimitName{}, limit, time.Second), limiter.Meter{})
+		b := newBucket(0, "k", newRule(quota.LimitName{}, limit, time.Second), savedLevel{}, false)
 		fill(rng, reflect.ValueOf(b.state))
 		b.wanted, b.queued, b.behind, b.live, b.unusual.outlived, b.unusual.outstanding, b.decided.own.pending = false, false, false, nil, nil, nil, nil
 		for i := range b.allocations {
@@ -231,7 +231,7 @@ func TestProcessesAreBounded(t *testing.T) {
 	l := &Ledger{}
 	limit := &quota.Limit{Kind: quota.TokenBucket, Rate: quota.Rate{Tokens: 7, Per: time.Second}, Burst: 20}
 	packs := func(inc int) bool {
-		b := newBucket("k", newRule(quota.LimitName{}, limit, time.Second), limiter.Meter{})
+		b := newBucket(0, "k", newRule(quota.LimitName{}, limit, time.Second), savedLevel{}, false)
 		b.allocations = []allocation{{openState: openState{process: l.processes.of("n", quota.Incarnation(inc))}}}
 		return l.packBucket(b)
 	}

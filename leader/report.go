@@ -236,7 +236,7 @@ func (l *Ledger) Key(now quota.Time, k quota.Key) (quota.KeyRate, bool) {
 			return quota.KeyRate{}, false
 		}
 		kl, saved := l.savedLevelOf(now, k, limit)
-		b = newBucket(k.Key, newRule(k.LimitName, limit, l.cfg.Sync), poolOf(now, limit, kl, saved))
+		b = newBucket(now, k.Key, newRule(k.LimitName, limit, l.cfg.Sync), kl, saved)
 	}
 	b.advance(now)
 	return b.keyRate(now), true

@@ -55,7 +55,7 @@ var mutations = []mutation{
 	// New leaders.
 	{"a new leader grants before it has learned", "leader/ask.go", "!l.mayGrant(now, b) && q.Cost > 0", "false && q.Cost > 0"},
 	{"a leader that does not know of decide: leader yet keeps its answers out of reports", "leader/ask.go", "b.limit.Ceiling == quota.Soft && b.endures() {", "b.limit.ReportsAnswers() {"},
-	{"a booking before a window was resized is not reversed", "leader/bucket.go", "if !resizesWindow(&b.tier, &next) {", "if true {"},
+	{"a booking before a window was resized is not reversed", "leader/bucket.go", "if !resizesWindow(was, next) {", "if true {"},
 	{"a key closes before the log has its refunds", "leader/durable.go", "al.saved() < al.used.Plus(al.over) || al.log().promised.back != al.refunded()", "al.saved() < al.used.Plus(al.over)"},
 	{"a rate of an earlier leader is forgotten", "leader/allocation.go", "al.rate, al.charged = e.Learn.Rate, e.Learn.Rate", "al.rate, al.charged = 0, 0"},
 	{"tokens granted according to the log are also in the pool", "leader/durable.go", "		b.pool.Add(-al.out)\n		l.recordLease", "		l.recordLease"},
@@ -65,6 +65,8 @@ var mutations = []mutation{
 	{"tokens that an earlier leader may have admitted are in the pool", "leader/answers.go", "	b.pool.Add(-kl.Answers)\n", ""},
 	{"promises to itself end by the members' standing tokens instead of the returnable ones", "leader/answers.go", "owed := -b.pool.Level().Plus(b.returnableTokens())", "owed := -b.pool.Level().Plus(b.standing())"},
 	{"a leader's death counts tokens that nobody requested", "leader/answers.go", "		need = s.short\n", "		need = need + 0\n"},
+	{"what an earlier leader admitted of a cut window returns", "leader/bucket.go", "b.mayOwe || next.Kind.Windowed() && b.pool.Level() < before", "b.mayOwe"},
+	{"tokens of a sliding window return twice", "leader/overflow.go", "		al.returnable = min(al.returnable, al.standing().Plus(al.answered()))\n", "		_ = al\n"},
 
 	// Members.
 	{"a member spends tokens that it does not hold", "aggregator/hotpath.go", "		if h < cost {\n", "		if h < 0 {\n"},
