@@ -375,6 +375,32 @@ func TestCutReturnsAll(t *testing.T) {
 	}
 }
 
+// TestCutWhileAllocated: what clients held when a hard limit was cut returns to the leader. Until it has, they get nothing:
+// with newer tokens in a client's hands nobody could tell which of them come back.
+func TestCutWhileAllocated(t *testing.T) {
+	r := newRig(t, Config{})
+	l, k := limit(hardName, 20, quota.Hard), quota.Key{LimitName: hardName, Key: "k"}
+	r.limits(l)
+	r.check(hardName, "k", 1)
+	r.answer(r.collect(), quota.GrantEntry{Tokens: 9 * tokens, Cap: 9 * tokens, Level: 19 * tokens})
+	first := r.Allocate(r.clock, k, AllocationRequest{Tokens: 5 * tokens})
+	l.Burst = 10
+	r.limits(l)
+	r.answer(r.collect(), quota.GrantEntry{Tokens: 3 * tokens, Cap: 3 * tokens, Level: 3 * tokens, Burst: 10 * tokens})
+	if a := r.Allocate(r.clock, k, AllocationRequest{Tokens: 1 * tokens}); first.Tokens != 5*tokens || a.Tokens != 0 {
+		t.Fatalf("allocated %d before the cut and %d after it, want 5 and none", first.Tokens/tokens, a.Tokens/tokens)
+	}
+	held := r.Held(k)
+	r.Settle(r.clock, k, Settlement{Gen: first.Gen, Back: 2 * tokens, Used: 1 * tokens, Holders: 1})
+	r.Settle(r.clock, k, Settlement{Gen: first.Gen, Back: 3 * tokens, Used: 1 * tokens, Holders: 1})
+	if got := r.Held(k); got != held {
+		t.Errorf("%d tokens held after the clients settled, want the %d of the new grant", got/tokens, held/tokens)
+	}
+	if a := r.Allocate(r.clock, k, AllocationRequest{Tokens: 1 * tokens}); a.Tokens != 1*tokens {
+		t.Errorf("allocated %d after all was settled, want 1", a.Tokens/tokens)
+	}
+}
+
 // TestRefundOfFull: a refund of a hard bucket that has refilled in the meantime is not reported: the leader would add it to a
 // level that others have used since.
 func TestRefundOfFull(t *testing.T) {

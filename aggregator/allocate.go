@@ -136,9 +136,10 @@ func (b *bucket) reopen(a *Aggregator, now quota.Time, l *quota.Limit) {
 	}
 }
 
-// takeForClients moves up to want, in whole tokens, from held to allocated.
+// takeForClients moves up to want, in whole tokens, from held to allocated. While clients hold tokens of a limit that has
+// been cut, they get no others: a client returns both alike.
 func (b *bucket) takeForClients(want quota.Units, urgent *stack) quota.Units {
-	for {
+	for !b.outgrown {
 		h := quota.Units(b.hot().held.Load())
 		n := min(want, h)
 		n -= n % quota.Token
@@ -153,6 +154,7 @@ func (b *bucket) takeForClients(want quota.Units, urgent *stack) quota.Units {
 			return n
 		}
 	}
+	return 0
 }
 
 // describe sets the fields of an allocation to the state of the key.
@@ -375,14 +377,15 @@ func (s *Settlement) bound(lent, left quota.Units, l *quota.Limit) {
 // takeBack ends allocations: their use becomes this node's own.
 func (b *bucket) takeBack(now quota.Time, s *Settlement) {
 	back := b.allocatedFor(s)
-	void := min(s.Void, back, b.unbacked)
+	void, outgrown := min(s.Void, back, b.unbacked), b.outgrown
 	if back > 0 {
 		r := b.rare()
 		r.allocated, r.unbacked = r.allocated-back, r.unbacked-void
+		r.outgrown = outgrown && r.allocated > 0
 	}
 	b.in -= void
 	switch rest := back - void - s.Used; {
-	case rest > 0 && b.phase == open && now < b.lease:
+	case rest > 0 && b.phase == open && now < b.lease && !outgrown:
 		b.hot().held.Add(int64(rest))
 	case rest > 0:
 		b.countReturned(rest)
@@ -396,7 +399,7 @@ func (b *bucket) voidAllocations() {
 	b.in, b.voids = b.in-b.allocated, b.voids+1
 	if b.allocated != 0 || b.unbacked != 0 {
 		r := b.rare()
-		r.allocated, r.unbacked = 0, 0
+		r.allocated, r.unbacked, r.outgrown = 0, 0, false
 	}
 }
 

@@ -70,9 +70,10 @@ type answer struct {
 type taken struct {
 	b    *bucket
 	cost quota.Units
-	win  quota.Time // start of the window
-	void uint32     // allocationState.voids
-	left uint8      // rareState.left
+	win  quota.Time   // start of the window
+	void uint32       // smallState.voids
+	as   *quota.Limit // the limit that applied
+	left uint8        // rareState.left
 
 	answered bool // the leader has admitted it: it is counted when the call is confirmed
 }
@@ -422,8 +423,8 @@ func (a *Aggregator) cancelUnused(clock Clock, c *Call, refused bool) {
 	c.answers = c.answers[:0]
 }
 
-// undo reverts one charge, which no report contains. Tokens of a window that has ended return to the leader, and
-// raise the level of no other window.
+// undo reverts one charge, which no report contains. Tokens of a window that has ended, or of another limit, return to
+// the leader; those of a window raise the level of no other window.
 func (b *bucket) undo(t taken) {
 	b.lock()
 	defer b.unlock()
@@ -440,10 +441,9 @@ func (b *bucket) undo(t taken) {
 	}
 	same := b.sameWindow(b.limit(), t.win)
 	switch {
-	case b.limit().Kind == quota.SlidingWindow, same && t.void == b.voids:
+	case t.as == b.as && (b.limit().Kind == quota.SlidingWindow || same && t.void == b.voids):
 		b.hot().held.Add(int64(rest))
-		b.returnAbove(b.limit().BurstUnits()) // it may have been cut
-	default: // the window has ended here, if not certainly at the leader
+	default: // the window has ended here, if not certainly at the leader, or the limit may have been cut
 		b.countReturned(rest)
 	}
 	if !same {

@@ -138,7 +138,7 @@ func (b *bucket) takeLocked(t *attempt, urgent *stack) bool {
 
 // recordTaken notes a charge of b, which is locked. beyond is the part that was not held.
 func (t *attempt) recordTaken(b *bucket, beyond quota.Units) {
-	t.taken = taken{b: b, cost: t.cost, win: b.win, void: b.voids, left: b.left}
+	t.taken = taken{b: b, cost: t.cost, win: b.win, void: b.voids, as: b.as, left: b.left}
 	if t.several {
 		b.undecided += t.cost
 	}

@@ -15,7 +15,7 @@ import (
 var notPacked = []string{
 	"phase", "dead", "changed", "as", // from the record, and from being compact
 	"ref", "in", "over", "unpaid", "charged", "overCutOff", "refused", "want", "refunded", "undecided", "undecidedBefore", "returned", "unconfirmed", "sentBack", "estUsed", "estBack",
-	"allocated", "unbacked", "inFlight", "before", "rate", "cap", "from", "base", "applied", "saved", "slot",
+	"allocated", "unbacked", "outgrown", "inFlight", "before", "rate", "cap", "from", "base", "applied", "saved", "slot",
 	"calm", "pending", "tries", "sent", "acked", "ackedOver", "ackedBack", "credit", "aside", "lastUse", "due", "openIdx",
 	"cancelled", "local", "left", "tallied", "denied", "deniedCost", "grantedNothing", "noGrantYet",
 }

@@ -149,8 +149,9 @@ type rareState struct {
 	denied     quota.Time // until then the leader refuses deniedCost and higher costs, which this node repeats without asking
 	deniedCost quota.Units
 
-	tries uint32 // repetitions of the unanswered report
-	left  uint8  // times that undecided charges were reported as use: see leave
+	tries    uint32 // repetitions of the unanswered report
+	left     uint8  // times that undecided charges were reported as use: see leave
+	outgrown bool   // allocated before the limit was cut: what comes back goes to the leader
 }
 
 // resetRare resets the rare fields that belong to an epoch.
@@ -159,7 +160,7 @@ func (b *bucket) resetRare() {
 	if r == &noRare {
 		return
 	}
-	r.allocated, r.unbacked, r.charged, r.overCutOff, r.saved, r.tries = 0, 0, 0, 0, 0, 0
+	r.allocated, r.unbacked, r.outgrown, r.charged, r.overCutOff, r.saved, r.tries = 0, 0, false, 0, 0, 0, 0
 	if *r == (rareState{}) {
 		b.rareState = &noRare
 	}

@@ -105,7 +105,7 @@ func TestReportDuringACallOverTheEnd(t *testing.T) {
 	}
 }
 
-// TestUndoAfterACut: tokens of a call that is refused after the burst was cut are not held beyond the new burst.
+// TestUndoAfterACut: tokens of a call that is refused after a hard limit was cut return to the leader, like all others.
 func TestUndoAfterACut(t *testing.T) {
 	n := quota.LimitName{Namespace: "n", Limit: "l"}
 	r := withSecond(t, limit(n, 20, quota.Hard))
@@ -114,7 +114,7 @@ func TestUndoAfterACut(t *testing.T) {
 	r.interrupted(n, 15, false, func() {
 		r.limits(limit(n, 4, quota.Hard), limit(softName, 20, quota.Soft), limit(hardName, 20, quota.Hard))
 	})
-	if held := r.Held(quota.Key{LimitName: n, Key: "k"}); held > 4*tokens {
-		t.Errorf("%d tokens held, the burst is 4", held/tokens)
+	if held := r.Held(quota.Key{LimitName: n, Key: "k"}); held > 0 {
+		t.Errorf("%d tokens held", held/tokens)
 	}
 }

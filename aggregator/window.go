@@ -49,6 +49,9 @@ func (b *bucket) adopt(now quota.Time, l *quota.Limit) {
 	if returnsWhenCut(l) && (l.Burst < old.Burst || l.Rate.PerSecond() < old.Rate.PerSecond()) {
 		b.accrue(now)
 		b.stop() // others hold tokens and rates too, together more than the new limit allows
+		if b.allocated > 0 {
+			b.rare().outgrown = true
+		}
 		if b.beyond != b.inFlight {
 			b.rare().beyond = b.inFlight // places that are released go to the leader, not to the next caller
 		}

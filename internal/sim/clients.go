@@ -31,6 +31,9 @@ type proc struct {
 	inc  quota.Incarnation // of that node
 	term quota.Term
 
+	limits *quota.Limits   // the limits that its node has sent last
+	over   *quota.Override // the override of the only key, likewise; nil for none
+
 	last     []lastReport // last reports of broken attachments, until they are settled
 	asleep   bool
 	wakeAt   quota.Time
@@ -66,7 +69,8 @@ func (r *run) startClients() {
 		}
 		p.clock = func() quota.Time { return r.now + skew }
 		phase := quota.Time(r.cl.rng.Int64N(int64(r.Sync)))
-		p.agg = aggregator.New(aggregator.Config{Self: p.id, Incarnation: 1, Nodes: membersPerNode * r.Nodes, Ranges: 1, Sync: r.Sync}, p.clock()-phase)
+		p.agg = aggregator.New(aggregator.Config{Self: p.id, Incarnation: 1, Nodes: membersPerNode * r.Nodes, Ranges: 1, Sync: r.Sync, Overrides: p}, p.clock()-phase)
+		p.limits = r.limits
 		p.agg.SetLimits(p.clock(), r.limits)
 		p.asleep = true
 		r.cl.procs = append(r.cl.procs, p)
@@ -157,6 +161,7 @@ func (r *run) attach(p *proc) {
 			p.agg.SetPeers(r.Clients)
 			r.pumpClient(p)
 		})
+		r.inform(n, p)
 		r.settle(p)
 	})
 }
@@ -203,6 +208,34 @@ func (r *run) relay(via *node, p *proc, term quota.Term, l lastReport) {
 		})
 	}
 }
+
+// inform sends a client the limits, and the override of the only key, that its node knows.
+func (r *run) inform(n *node, p *proc) {
+	limits, over := n.limits, n.over
+	r.toClient(n, p, p.term, func() {
+		if limits.Version != p.limits.Version {
+			p.limits = limits
+			p.agg.SetLimits(p.clock(), limits)
+		}
+		if over != p.over {
+			p.over = over
+			p.agg.Overridden(p.clock(), []quota.Key{r.key(resizable)})
+		}
+		r.resized()
+	})
+}
+
+// informAll sends the clients of a node what it has learned.
+func (r *run) informAll(n *node) {
+	for _, p := range r.cl.procs {
+		if p.node == n {
+			r.inform(n, p)
+		}
+	}
+}
+
+// Override implements quota.Overrides.
+func (p *proc) Override(k quota.Key) *quota.Override { return overrideOf(p.over, k) }
 
 // toNode sends a message up the stream of a client.
 func (r *run) toNode(p *proc, f func()) {

@@ -209,6 +209,7 @@ func (r *run) tellAll(member func(*node), lead func(*leadership)) {
 					lead(s)
 				}
 			}
+			r.informAll(n)
 			r.resized()
 		}
 		later()

@@ -86,7 +86,11 @@ func (e *Envelope) ChargeEach(now quota.Time, costs []quota.Units) (worst, windo
 func (e *Envelope) charge(now quota.Time, cost func(tier int) quota.Units) (worst, window quota.Units) {
 	for i := range e.meters {
 		e.meters[i].Advance(now, &e.tiers[i])
-		e.meters[i].Add(-cost(i))
+		charged := cost(i)
+		if charged == 0 {
+			continue // a level below 0 is not of this charge
+		}
+		e.meters[i].Add(-charged)
 		excess := -e.meters[i].Level()
 		worst = max(worst, excess)
 		if e.tiers[i].Kind.Windowed() {

@@ -68,9 +68,11 @@ func (r *run) override(parts int64) {
 }
 
 // Override implements quota.Overrides: it returns the override that the node has learned of.
-func (n *node) Override(k quota.Key) *quota.Override {
-	if n.over != nil && n.over.Key == k {
-		return n.over
+func (n *node) Override(k quota.Key) *quota.Override { return overrideOf(n.over, k) }
+
+func overrideOf(o *quota.Override, k quota.Key) *quota.Override {
+	if o != nil && o.Key == k {
+		return o
 	}
 	return nil
 }
@@ -94,11 +96,11 @@ func (r *run) newestLimit() *quota.Limit {
 // learned takes over the newest limits at a node that starts.
 func (r *run) learned(n *node) { n.limits, n.over = r.limits, r.lastOverride }
 
-// tiersOf returns the tiers of the only key, as a node knows them.
-func (n *node) tiersOf() []quota.Tier {
-	l := n.limits.All()[0]
-	if n.over != nil {
-		l = *n.over.Apply(&l)
+// tiersOf returns the tiers of the only key, as a process knows them.
+func tiersOf(limits *quota.Limits, over *quota.Override) []quota.Tier {
+	l := limits.All()[0]
+	if over != nil {
+		l = *over.Apply(&l)
 	}
 	return l.Tiers()
 }
@@ -109,17 +111,21 @@ func (r *run) resized() {
 		return
 	}
 	var tiers []quota.Tier
-	for _, n := range r.nodes {
-		if n.dead {
-			continue
-		}
-		of := n.tiersOf()
+	add := func(of []quota.Tier) {
 		if tiers == nil {
 			tiers = of
 		}
 		for i := range tiers {
 			tiers[i] = larger(tiers[i], of[i])
 		}
+	}
+	for _, n := range r.nodes {
+		if !n.dead {
+			add(tiersOf(n.limits, n.over))
+		}
+	}
+	for _, p := range r.cl.procs {
+		add(tiersOf(p.limits, p.over))
 	}
 	if tiers == nil || slices.Equal(tiers, r.tiers) {
 		return
