@@ -109,6 +109,7 @@ func (b *bucket) editDecided() *decidedState {
 type unusualState struct {
 	outlived    []deadInFlight // Concurrency under hard: in flight at members that died
 	outstanding []outstanding  // implicit grants of nodes that have not reported to this leader
+	tookOver    quota.Time     // start of the windows of another length whose use the current one includes; 0 for none
 
 	forgiven       quota.Units // part of admitted that amend forgave
 	over, needless quota.Units // over-admitted; needlessly refused, lower bound
@@ -189,17 +190,44 @@ func newBucket(now quota.Time, key string, r *rule, kl savedLevel, saved bool) *
 	case kl.tier != nil:
 		was = kl.tier
 	case kl.Full > 0:
-		before := tier
-		before.Burst = kl.Full.Tokens()
-		if before.Kind.Windowed() {
-			before.Rate.Tokens = before.Burst
-		}
+		before := kl.tierOf(tier)
 		was = &before
 	}
 	b.pool = limiter.RestoreMeter(was, kl.Level, kl.At, kl.WindowStart, kl.Slope, now)
 	b.retier(now, was, &tier)
+	if was.Rate.Per != tier.Rate.Per && was.Kind.Windowed() && tier.Kind.Windowed() {
+		b.relengthen(now, kl, was)
+	}
 	b.saved = b.pool.Level() < r.limit.BurstUnits()
 	return b
+}
+
+// relengthen takes the level that a new bucket would have if the length of its windows had changed when its line was
+// written, if that is lower: the change was between then and now.
+func (b *bucket) relengthen(now quota.Time, kl savedLevel, was *quota.Tier) {
+	m := limiter.RestoreMeter(was, kl.Level, kl.At, kl.WindowStart, kl.Slope, kl.At)
+	m.Retier(kl.At, was, &b.tier)
+	_, end := m.Bounds()
+	if m.Advance(now, &b.tier); now < end && m.Level() < b.pool.Level() {
+		b.pool, b.mayOwe = m, true
+		b.editUnusual().tookOver = kl.WindowStart
+	}
+}
+
+// tierOf returns the tier by which the level was counted, as far as it differs from the present one in size. The time of
+// the change is unknown, so a bucket gains by the lower of the two rates since then.
+func (kl *savedLevel) tierOf(tier quota.Tier) quota.Tier {
+	tier.Burst = kl.Full.Tokens()
+	switch {
+	case tier.Kind == quota.TokenBucket && kl.Slope > 0 && kl.Slope < tier.Rate.PerSecond():
+		tier.Rate = quota.Rate{Tokens: int64(kl.Slope), Per: time.Second * time.Duration(quota.Token)}
+	case tier.Kind.Windowed():
+		tier.Rate.Tokens = tier.Burst
+		if kl.Period > 0 && tier.Kind != quota.CalendarWindow {
+			tier.Rate.Per = kl.Period
+		}
+	}
+	return tier
 }
 
 // advance moves the bucket to now: the pool refills, less the yield of the members' rates, and the
@@ -271,6 +299,7 @@ func (b *bucket) roll(now quota.Time) {
 		return
 	}
 	b.ended = end
+	b.endTakeover()
 	b.liveRoll()
 	for i := range b.allocations {
 		b.allocations[i].endAnswered()
@@ -286,6 +315,13 @@ func (b *bucket) roll(now quota.Time) {
 	// repeats them when it reports again, so the allocation is kept as long as those of silent
 	// members.
 	b.allocations = slices.DeleteFunc(b.allocations, func(al allocation) bool { return al.dead && now.Sub(al.log().diedAt) > rememberSilent })
+}
+
+// endTakeover ends a window: its use does not count any more.
+func (b *bucket) endTakeover() {
+	if b.unusual != nil {
+		b.unusual.tookOver = 0
+	}
 }
 
 // mayHaveRates reports whether members may get a refill rate. Windows are divided by tokens only, since a
@@ -320,7 +356,11 @@ func (b *bucket) retier(now quota.Time, was, next *quota.Tier) {
 		b.fresh, b.rooms = now, nil
 	}
 	before := b.pool.Level()
+	from, _ := b.pool.Bounds()
 	b.pool.Retier(now, was, next)
+	if to, _ := b.pool.Bounds(); was.Kind.Windowed() && next.Kind.Windowed() && to != from && b.rarely().tookOver == 0 {
+		b.editUnusual().tookOver = from
+	}
 	b.mayOwe = b.mayOwe || next.Kind.Windowed() && b.pool.Level() < before
 }
 
@@ -463,6 +503,9 @@ func (b *bucket) windowEnded(e *quota.ReportEntry) bool {
 		return false
 	}
 	start, _ := b.pool.Bounds()
+	if from := b.rarely().tookOver; from != 0 {
+		start = min(start, from)
+	}
 	if b.tier.Kind == quota.PeriodicRefill { // an unused window restarts without notice
 		return e.Window.Add(b.tier.Rate.Per) <= start
 	}
@@ -475,6 +518,8 @@ func (b *bucket) windowEnded(e *quota.ReportEntry) bool {
 // member received after the last window ended here does not end within one period from that end.
 func (b *bucket) spentBeforeWindow(e *quota.ReportEntry) quota.Units {
 	switch start, _ := b.pool.Bounds(); {
+	case b.rarely().tookOver != 0: // members began it at moments of their own
+		return 0
 	case e.Window <= start || b.tier.Kind == quota.SlidingWindow:
 	case b.tier.Kind == quota.PeriodicRefill && (b.limit.Ceiling == quota.Soft || e.Window < b.ended.Add(b.tier.Rate.Per)):
 	default:

@@ -18,7 +18,7 @@ func (l *Ledger) restore(now quota.Time, b *bucket, kl *quota.KeyLevel) {
 	at := min(kl.At, now)
 	for i := range kl.Marks {
 		al := allocationFromMark(&l.processes, &kl.Marks[i], at, b.limit.BurstUnits())
-		if al.dead && b.windowChanged(kl) { // its promise was for the last window; others may have spent this one
+		if al.dead && b.windowChanged(now, kl) { // its promise was for the last window; others may have spent this one
 			al.void()
 		}
 		m := l.members[al.node]
@@ -43,9 +43,12 @@ func (l *Ledger) restore(now quota.Time, b *bucket, kl *quota.KeyLevel) {
 }
 
 // windowChanged reports whether the line's promises are for a window that has ended.
-func (b *bucket) windowChanged(kl *quota.KeyLevel) bool {
+func (b *bucket) windowChanged(now quota.Time, kl *quota.KeyLevel) bool {
 	if !b.tier.Kind.Windowed() || b.tier.Kind == quota.SlidingWindow {
 		return false
+	}
+	if kl.Period > 0 { // the limit may have another now
+		return now >= kl.WindowStart.Add(kl.Period)
 	}
 	start, _ := b.pool.Bounds()
 	return start != kl.WindowStart

@@ -12,9 +12,15 @@ func (b *bucket) keyLevel(now quota.Time) quota.KeyLevel {
 	if b.limit.Ceiling == quota.Hard { // the node that compares it may have another clock
 		kl.FullAt = kl.FullAt.Add(MaxOffset)
 	}
-	if b.tier.Kind.Windowed() {
+	switch hard := b.limit.Ceiling == quota.Hard; {
+	case b.tier.Kind.Windowed():
 		kl.WindowStart, _ = b.pool.Bounds()
 		kl.Slope = b.gainPerSecond()
+		if hard || b.endures() {
+			kl.Period = b.tier.Rate.Per
+		}
+	case hard && b.tier.Kind == quota.TokenBucket:
+		kl.Slope = b.gains
 	}
 	if b.endures() {
 		kl.Implicit = b.implicit

@@ -252,7 +252,7 @@ func EncodeLevel(kl quota.KeyLevel) *raftlogv1.KeyLevel {
 	out := &raftlogv1.KeyLevel{
 		Namespace: kl.Key.Namespace, Limit: kl.Key.Limit, Key: kl.Key.Key,
 		LevelMicroTokens: int64(kl.Level), FullAtUnixNanos: int64(kl.FullAt),
-		WindowStartUnixNanos: int64(kl.WindowStart), SlopeMicroTokens: int64(kl.Slope), FullMicroTokens: int64(kl.Full), ImplicitMicroTokens: int64(kl.Implicit),
+		WindowStartUnixNanos: int64(kl.WindowStart), SlopeMicroTokens: int64(kl.Slope), PeriodNanos: int64(kl.Period), FullMicroTokens: int64(kl.Full), ImplicitMicroTokens: int64(kl.Implicit),
 		AnswersMicroTokens: int64(kl.Answers), AnswersUntilUnixNanos: int64(kl.AnswersUntil),
 	}
 	for i := range kl.Marks {
@@ -271,7 +271,7 @@ func DecodeLevel(l *raftlogv1.KeyLevel) quota.KeyLevel {
 	out := quota.KeyLevel{
 		Key:   quota.Key{LimitName: quota.LimitName{Namespace: l.Namespace, Limit: l.Limit}, Key: l.Key},
 		Level: quota.Units(l.LevelMicroTokens), FullAt: quota.Time(l.FullAtUnixNanos),
-		WindowStart: quota.Time(l.WindowStartUnixNanos), Slope: quota.Units(l.SlopeMicroTokens), Full: quota.Units(l.FullMicroTokens), Implicit: quota.Units(l.ImplicitMicroTokens),
+		WindowStart: quota.Time(l.WindowStartUnixNanos), Slope: quota.Units(l.SlopeMicroTokens), Period: time.Duration(l.PeriodNanos), Full: quota.Units(l.FullMicroTokens), Implicit: quota.Units(l.ImplicitMicroTokens),
 		Answers: quota.Units(l.AnswersMicroTokens), AnswersUntil: quota.Time(l.AnswersUntilUnixNanos),
 	}
 	for _, m := range l.Marks {

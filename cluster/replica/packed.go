@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"time"
 	"unique"
 
 	raftlogv1 "github.com/quorate/quorate/api/gen/quorate/raftlog/v1"
@@ -31,11 +32,13 @@ const packedVersion = 1
 
 // Flags of a body.
 const (
-	hasWindow = 1 << iota // start of the window, slope
+	hasWindow = 1 << iota // its start, slope
 	hasFull
 	hasImplicit
 	hasAnswers // amount, end
 	hasMarks   // their number, and they
+	hasSlope   // of a bucket
+	hasPeriod  // of a window
 )
 
 // Flags of a mark.
@@ -120,7 +123,9 @@ func (p *packer) body(b []byte, kl *quota.KeyLevel) []byte {
 			flags |= flag
 		}
 	}
-	set(kl.WindowStart != 0 || kl.Slope != 0, hasWindow)
+	set(kl.WindowStart != 0, hasWindow)
+	set(kl.WindowStart == 0 && kl.Slope != 0, hasSlope)
+	set(kl.Period != 0, hasPeriod)
 	set(kl.Full != 0, hasFull)
 	set(kl.Implicit != 0, hasImplicit)
 	set(kl.Answers != 0 || kl.AnswersUntil != 0, hasAnswers)
@@ -130,6 +135,12 @@ func (p *packer) body(b []byte, kl *quota.KeyLevel) []byte {
 	b = since(appendAmount(b, kl.Level), kl.FullAt)
 	if flags&hasWindow != 0 {
 		b = appendAmount(since(b, kl.WindowStart), kl.Slope)
+	}
+	if flags&hasSlope != 0 {
+		b = appendAmount(b, kl.Slope)
+	}
+	if flags&hasPeriod != 0 {
+		b = binary.AppendVarint(b, int64(kl.Period))
 	}
 	if flags&hasFull != 0 {
 		b = appendAmount(b, kl.Full)
@@ -276,6 +287,12 @@ func (u *unpacker) head(kl *quota.KeyLevel) (flags uint64) {
 	kl.Level, kl.FullAt = u.amount(), since()
 	if flags&hasWindow != 0 {
 		kl.WindowStart, kl.Slope = since(), u.amount()
+	}
+	if flags&hasSlope != 0 {
+		kl.Slope = u.amount()
+	}
+	if flags&hasPeriod != 0 {
+		kl.Period = time.Duration(u.varint())
 	}
 	if flags&hasFull != 0 {
 		kl.Full = u.amount()

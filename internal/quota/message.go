@@ -273,12 +273,15 @@ type KeyLevel struct {
 	Level  Units // negative is debt
 	At     Time  // wall clock of the leader that wrote it
 	FullAt Time  // when the bucket is full again without use
-	// WindowStart and Slope belong to the window that contains At; 0 for kinds without windows.
+	// WindowStart is the start of the window that contains At, and Period its length; 0 for kinds without windows.
 	WindowStart Time
-	Slope       Units
+	Period      time.Duration
+	// Slope is the gain per second: what a sliding window returns of the one before it, and the rate of a hard token
+	// bucket.
+	Slope Units
 	// Marks hold the use booked for each member, for durable limits. Level assumes no use beyond them.
 	Marks []Mark
-	// Full is the limit's burst at the time of writing, which the next leader may not know; 0 if
+	// Full is the limit's burst at the time of writing. The next leader may not know it, nor Period and Slope; 0 if
 	// unknown.
 	Full Units
 	// Implicit is the most that every node may hold or have used beyond its mark: the implicit grant.

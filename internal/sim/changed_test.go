@@ -52,6 +52,40 @@ func TestChangedAtClients(t *testing.T) {
 	}
 }
 
+// TestChangedRates gives hard limits other rates and windows of other lengths under the same faults. A new leader read its
+// log as if the new rate, or the new window, had applied since it was written; and what members used until they
+// learned of a window's length counted as use of an ended window.
+func TestChangedRates(t *testing.T) {
+	t.Parallel()
+	seeds := []uint64{1404, 1281, 2250, 566, 1089, 2941, 3190}
+	most := uint64(20)
+	if testspeed.IsFull() {
+		most = 500
+	}
+	for seed := range most {
+		seeds = append(seeds, seed)
+	}
+	for _, seed := range seeds {
+		s := changedScenario(seed)
+		rng := rand.New(rand.NewPCG(seed, 82))
+		for i := range s.Faults {
+			f := &s.Faults[i]
+			if f.Kind != Resize {
+				continue
+			}
+			switch r := &f.Tiers[0].Rate; {
+			case f.Tiers[0].Kind == quota.TokenBucket:
+				r.Tokens = max(1, r.Tokens*int64(1+rng.IntN(8))/2)
+			case rng.IntN(2) == 0:
+				r.Per *= 2
+			default:
+				r.Per /= 2
+			}
+		}
+		clean(t, describe(s), s)
+	}
+}
+
 // changedScenario draws a hard limit whose size changes while leaders and others die, pause and are cut off.
 func changedScenario(seed uint64) Scenario {
 	rng := rand.New(rand.NewPCG(seed, 79))

@@ -2202,8 +2202,8 @@ type KeyLevel struct {
 	AtUnixNanos int64 `protobuf:"varint,6,opt,name=at_unix_nanos,json=atUnixNanos,proto3" json:"at_unix_nanos,omitempty"`
 	// Start of the level's window, Unix nanoseconds; 0 for kinds without windows.
 	WindowStartUnixNanos int64 `protobuf:"varint,7,opt,name=window_start_unix_nanos,json=windowStartUnixNanos,proto3" json:"window_start_unix_nanos,omitempty"`
-	// What the level gains per second, in millionths of a token; of a sliding
-	// window only.
+	// What the level gains per second, in millionths of a token: of a sliding
+	// window, and the rate of a hard token bucket.
 	SlopeMicroTokens int64 `protobuf:"varint,8,opt,name=slope_micro_tokens,json=slopeMicroTokens,proto3" json:"slope_micro_tokens,omitempty"`
 	// What is booked of each member, for keys whose counts are durable.
 	Marks []*Mark `protobuf:"bytes,9,rep,name=marks,proto3" json:"marks,omitempty"`
@@ -2220,7 +2220,9 @@ type KeyLevel struct {
 	AnswersUntilUnixNanos int64 `protobuf:"varint,13,opt,name=answers_until_unix_nanos,json=answersUntilUnixNanos,proto3" json:"answers_until_unix_nanos,omitempty"`
 	// How long the entry is kept, by the clock of the log. Set in snapshots; the entry of a
 	// Checkpoint is kept from its time until the bucket is full again.
-	KeepNanos     int64 `protobuf:"varint,14,opt,name=keep_nanos,json=keepNanos,proto3" json:"keep_nanos,omitempty"`
+	KeepNanos int64 `protobuf:"varint,14,opt,name=keep_nanos,json=keepNanos,proto3" json:"keep_nanos,omitempty"`
+	// Length of the level's window; 0 for kinds without windows, or unknown.
+	PeriodNanos   int64 `protobuf:"varint,15,opt,name=period_nanos,json=periodNanos,proto3" json:"period_nanos,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2349,6 +2351,13 @@ func (x *KeyLevel) GetAnswersUntilUnixNanos() int64 {
 func (x *KeyLevel) GetKeepNanos() int64 {
 	if x != nil {
 		return x.KeepNanos
+	}
+	return 0
+}
+
+func (x *KeyLevel) GetPeriodNanos() int64 {
+	if x != nil {
+		return x.PeriodNanos
 	}
 	return 0
 }
@@ -3041,7 +3050,7 @@ const file_quorate_raftlog_v1_command_proto_rawDesc = "" +
 	"\n" +
 	"Checkpoint\x12\"\n" +
 	"\rat_unix_nanos\x18\x01 \x01(\x03R\vatUnixNanos\x12\x16\n" +
-	"\x06packed\x18\x02 \x01(\fR\x06packed\"\xce\x04\n" +
+	"\x06packed\x18\x02 \x01(\fR\x06packed\"\xf1\x04\n" +
 	"\bKeyLevel\x12\x1c\n" +
 	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x14\n" +
 	"\x05limit\x18\x02 \x01(\tR\x05limit\x12\x10\n" +
@@ -3058,7 +3067,8 @@ const file_quorate_raftlog_v1_command_proto_rawDesc = "" +
 	"\x14answers_micro_tokens\x18\f \x01(\x03R\x12answersMicroTokens\x127\n" +
 	"\x18answers_until_unix_nanos\x18\r \x01(\x03R\x15answersUntilUnixNanos\x12\x1d\n" +
 	"\n" +
-	"keep_nanos\x18\x0e \x01(\x03R\tkeepNanos\"\x88\x02\n" +
+	"keep_nanos\x18\x0e \x01(\x03R\tkeepNanos\x12!\n" +
+	"\fperiod_nanos\x18\x0f \x01(\x03R\vperiodNanos\"\x88\x02\n" +
 	"\x04Mark\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\tR\x04node\x12\x12\n" +
 	"\x04life\x18\x02 \x01(\x04R\x04life\x12\x14\n" +
