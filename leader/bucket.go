@@ -219,7 +219,7 @@ func (b *bucket) relengthen(now quota.Time, kl savedLevel, was *quota.Tier) {
 func (kl *savedLevel) tierOf(tier quota.Tier) quota.Tier {
 	tier.Burst = kl.Full.Tokens()
 	switch {
-	case tier.Kind == quota.TokenBucket && kl.Slope > 0 && kl.Slope < tier.Rate.PerSecond():
+	case tier.Kind == quota.TokenBucket && kl.WindowStart == 0 && kl.Slope > 0 && kl.Slope < tier.Rate.PerSecond():
 		tier.Rate = quota.Rate{Tokens: int64(kl.Slope), Per: time.Second * time.Duration(quota.Token)}
 	case tier.Kind.Windowed():
 		tier.Rate.Tokens = tier.Burst
