@@ -31,7 +31,7 @@ type watch struct {
 type slotOf struct {
 	tried, got []int64
 	ideal      int64
-	out        []bool // dead, paused, slow, refused or cut off for a part of it
+	out        []bool // dead, paused, slow, refused, cut off or without a leader for a part of it
 }
 
 func (w *watch) at(i int) *slotOf {
@@ -53,13 +53,20 @@ func (w *watch) decided(at time.Duration, node int, _ string, d quota.Decision, 
 }
 
 // look records at the end of a slot which nodes cannot be served. A leader without a majority can commit no promises,
-// and one that refuses connections receives no reports.
+// one that refuses connections receives no reports, and a node of which all announcements and beacons were lost knows
+// no leader.
 func (w *watch) look(i int) {
 	s := w.at(i)
 	lead := w.leading()
 	for _, n := range w.nodes {
-		s.out[n.i] = lead == nil || !w.canLead(lead) || n.dead || n.paused || n.slow > 0 || n.refused > 0 || n != lead && lead.refused > 0 || !w.connected(n, lead)
+		s.out[n.i] = lead == nil || !w.canLead(lead) || n.dead || n.paused || n.slow > 0 || n.refused > 0 || n != lead && lead.refused > 0 || !w.connected(n, lead) || !w.knowsLeader(n)
 	}
+}
+
+// knowsLeader reports whether a node knows the newest leader.
+func (w *watch) knowsLeader(n *node) bool {
+	_, term := n.agg.Leader(0)
+	return int(term) == len(w.terms)
 }
 
 // play plays the run and calls look after every slot.
