@@ -56,7 +56,7 @@ func (b *bucket) adopt(now quota.Time, l *quota.Limit) {
 			b.rare().beyond = b.inFlight // places that are released go to the leader, not to the next caller
 		}
 	}
-	b.returnAbove(l.BurstUnits())
+	b.returnAbove(max(0, min(l.BurstUnits(), b.est)))
 	if was.Kind != is.Kind || was.Rate.Per != is.Rate.Per && is.Kind.Windowed() || was.Calendar != is.Calendar {
 		b.void()
 		b.firstWindow(now, l)

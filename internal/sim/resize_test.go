@@ -95,3 +95,17 @@ func TestCutBeforeTheLeader(t *testing.T) {
 		}
 	}
 }
+
+// TestCutUnderSoft lowers a soft window below what was used of it, while a node holds tokens of the rest. It returns them:
+// it used to spend them, up to 62 of 100 beyond the limit.
+func TestCutUnderSoft(t *testing.T) {
+	t.Parallel()
+	day := func(n int64) quota.Tier { return quota.Window(quota.FixedWindow, n, 24*time.Hour) }
+	for seed := range uint64(20) {
+		s := worldly(tiered(quota.Soft, day(400)), seed)
+		s.Nodes, s.Near, s.Duration, s.Sync, s.Jitter = 1, true, 4*time.Second, 250*time.Millisecond, 50*time.Millisecond
+		s.Loads = []Load{{Rate: 100, To: 3 * time.Second, Clump: 1, Cost: 1}}
+		s.Faults = []Fault{{At: 2 * time.Second, Kind: Resize, Tiers: []quota.Tier{day(100)}}}
+		clean(t, "", s)
+	}
+}
