@@ -63,8 +63,11 @@ func (w *watch) look(i int) {
 	}
 }
 
-// knowsLeader reports whether a node knows the newest leader.
+// knowsLeader reports whether a node knows the newest leader. Baselines have none.
 func (w *watch) knowsLeader(n *node) bool {
+	if w.baseline != nil {
+		return true
+	}
 	_, term := n.agg.Leader(0)
 	return int(term) == len(w.terms)
 }
