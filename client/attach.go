@@ -36,8 +36,6 @@ const (
 	helloWait = 2 * time.Second
 	// maxUnsent bounds the queued messages. Reports beyond it are dropped and made again.
 	maxUnsent = 64
-	// maxReported bounds the keys of one report. Fewer fill the queue when thousands of keys are due at once.
-	maxReported = 256
 	// patience is how long a node may leave reports unanswered before the client gives it up.
 	patience = time.Second
 	// firstPause and lastPause bound the pause before all nodes are tried again. It doubles each
@@ -247,7 +245,7 @@ const maxPeers = 1 << 30
 // config returns the aggregator's configuration, with the intervals of the node.
 func (m *member) config(h *quoratev1.NodeHello) aggregator.Config {
 	cfg := aggregator.Config{
-		Self: m.self, Incarnation: m.incarnation, Ranges: 1, MaxKeys: m.opts.maxKeys, MaxEntries: maxReported, Overrides: &m.own, Removed: m.own.remove,
+		Self: m.self, Incarnation: m.incarnation, Ranges: 1, MaxKeys: m.opts.maxKeys, Overrides: &m.own, Removed: m.own.remove,
 	}
 	cfg.Sync = min(max(time.Duration(h.GetSyncNanos()), 10*time.Millisecond), 10*time.Second)
 	cfg.Lease = max(time.Duration(h.GetLeaseNanos()), 3*cfg.Sync)

@@ -134,6 +134,9 @@ func (m *member) step(now quota.Time) {
 		return
 	}
 	at := m.attached.Load()
+	if at != nil {
+		m.settle(now, at) // before the reports, which may fill the queue
+	}
 	if !m.closing {
 		reports := agg.CollectInto(now, &m.reportBuf) // without a node they go nowhere, but leases end
 		if at != nil {
@@ -143,7 +146,6 @@ func (m *member) step(now quota.Time) {
 	}
 	if at != nil {
 		m.unqueued = m.send(now, at, m.unqueued)
-		m.settle(now, at)
 		at.checkAnswered(now)
 	}
 	if now.Sub(m.swept) >= time.Second {

@@ -66,29 +66,16 @@ func (s *settlements) add(at *session, lasts []quota.Report) (dropped uint64) {
 	return dropped
 }
 
-// inParts prepares last reports for a settlement: the last one is Full, none is empty, and they are
-// within a node's bounds.
+// inParts prepares last reports for a settlement, in as few parts as possible: with one for each report, those of
+// thousands of keys would not fit into the queue. The parts are within a node's bounds, and the last one is Full. Of too
+// many entries, it keeps those with the most unreported tokens.
 func inParts(lasts []quota.Report) (parts []quota.Report, dropped uint64) {
-	keys, bytes := 0, 0
-	for i := range lasts {
-		keys += len(lasts[i].Entries)
-		bytes += sizeOf(lasts[i].Entries)
-	}
-	if keys > maxLastKeys || bytes > maxLast {
-		lasts, dropped = leastDropped(lasts)
-	}
-	parts = slices.DeleteFunc(lasts, func(r quota.Report) bool { return len(r.Entries) == 0 })
-	for i := range parts {
-		parts[i].Full = i == len(parts)-1
-	}
-	return parts, dropped
-}
-
-// leastDropped keeps the entries with the most unreported tokens, as many as fit, in parts.
-func leastDropped(lasts []quota.Report) (parts []quota.Report, dropped uint64) {
 	var all []quota.ReportEntry
 	for i := range lasts {
 		all = append(all, lasts[i].Entries...)
+	}
+	if len(all) == 0 {
+		return nil, 0
 	}
 	slices.SortStableFunc(all, func(a, b quota.ReportEntry) int { return cmp.Compare(b.Unreported, a.Unreported) })
 	part, size, bytes := lasts[0], 0, 0
@@ -106,7 +93,11 @@ func leastDropped(lasts []quota.Report) (parts []quota.Report, dropped uint64) {
 		part.Entries = append(part.Entries, all[i])
 		size, bytes = size+n, bytes+n
 	}
-	return append(parts, part), dropped
+	parts = append(parts, part)
+	for i := range parts {
+		parts[i].Full = i == len(parts)-1
+	}
+	return parts, dropped
 }
 
 func sizeOf(entries []quota.ReportEntry) (bytes int) {

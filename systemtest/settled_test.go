@@ -57,7 +57,7 @@ func newNode(t *testing.T, limits ...quota.Limit) (*cluster.Node, string) {
 func TestClientsManyKeys(t *testing.T) {
 	testspeed.Full(t)
 	for what, c := range map[string]struct{ keys, length int }{
-		"many": {6000, 10},
+		"many": {20000, 10},
 		"long": {4096, 1000},
 	} {
 		t.Run(what, func(t *testing.T) {
