@@ -106,7 +106,7 @@ func (al *allocation) unackedTokens() quota.Units {
 	return al.unacked.tokens
 }
 
-// refunded is what the member has last reported as refunded.
+// refunded returns the refunds in the member's last report.
 func (al *allocation) refunded() quota.Units {
 	if al.rare == nil {
 		return 0

@@ -125,7 +125,7 @@ func (b *bucket) restoreAnswers(now quota.Time, kl *quota.KeyLevel) {
 	b.endAnswers(now)
 }
 
-// earlier is what earlier leaders may have admitted, now or later. It is out of the pool.
+// earlier returns the tokens that earlier leaders may have admitted, or may still admit. They are out of the pool.
 func (b *bucket) earlier() quota.Units {
 	if b.decided == nil {
 		return 0

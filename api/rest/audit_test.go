@@ -34,17 +34,23 @@ func (lostAnswers) Backup(_ context.Context, w io.Writer, _ func(done, total int
 	return errors.New("a node was lost")
 }
 
-// TestAuditOfLostAnswers checks that the audit log has a call which may have changed something
-// among the changes, however many failed calls of the same caller were dropped before it.
-func TestAuditOfLostAnswers(t *testing.T) {
-	path := t.TempDir() + "/audit.log"
+// audited gives the server an audit log, and returns its path.
+func (s *secured) audited(t *testing.T) (path string) {
+	path = t.TempDir() + "/audit.log"
 	log, err := audit.Open(audit.Options{Path: path})
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer log.Close()
-	s := newSecured(t, everyRole())
+	t.Cleanup(func() { log.Close() })
 	s.opts.Audit = log
+	return path
+}
+
+// TestAuditOfLostAnswers checks that the audit log has a call which may have changed something
+// among the changes, however many failed calls of the same caller were dropped before it.
+func TestAuditOfLostAnswers(t *testing.T) {
+	s := newSecured(t, everyRole())
+	path := s.audited(t)
 	n := lostAnswers{s}
 	conn, h := dialGRPC(t, n, s.opts), New(api.New(n, s.opts), Options{}).Handler
 	ctx, sec := s.as(t.Context(), "admin"), quoratev1.NewSecurityServiceClient(conn)
@@ -53,7 +59,7 @@ func TestAuditOfLostAnswers(t *testing.T) {
 		s.do(h, "admin", "PUT", "/v1/bindings", `{}`)
 		s.do(h, "", "POST", "/v1/cluster/join", `{}`)
 	}
-	_, err = sec.SetBinding(ctx, &quoratev1.SetBindingRequest{Binding: &quoratev1.Binding{Identity: "user:mallory", Role: "admin"}})
+	_, err := sec.SetBinding(ctx, &quoratev1.SetBindingRequest{Binding: &quoratev1.Binding{Identity: "user:mallory", Role: "admin"}})
 	if status.Code(err) != codes.DeadlineExceeded {
 		t.Fatal(err)
 	}
@@ -82,14 +88,8 @@ func TestAuditOfLostAnswers(t *testing.T) {
 // TestDenialIsAudited checks that the audit log says of a denied call over HTTP which permission is
 // missing, whichever way its request is read.
 func TestDenialIsAudited(t *testing.T) {
-	path := t.TempDir() + "/audit.log"
-	log, err := audit.Open(audit.Options{Path: path})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer log.Close()
 	s := newSecured(t, map[string]rbac.Binding{"web-only": {Permissions: []string{"check", "limits.write", "rates.read"}, Scope: rbac.Namespace("web")}})
-	s.opts.Audit = log
+	path := s.audited(t)
 	h := s.handler()
 	calls := [][3]string{
 		{"DELETE", "/v1/limits/other/x", ""},
@@ -119,14 +119,8 @@ func TestDenialIsAudited(t *testing.T) {
 
 // TestAuditOfGRPC checks that an entry has the caller's id of the request, over gRPC as over HTTP.
 func TestAuditOfGRPC(t *testing.T) {
-	path := t.TempDir() + "/audit.log"
-	log, err := audit.Open(audit.Options{Path: path})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer log.Close()
 	s := newSecured(t, everyRole())
-	s.opts.Audit = log
+	path := s.audited(t)
 	conn := s.dial(t)
 	set := func(who, id string) {
 		ctx := metadata.AppendToOutgoingContext(s.as(t.Context(), who), "x-request-id", id)
@@ -145,14 +139,8 @@ func TestAuditOfGRPC(t *testing.T) {
 // TestAuditOfNothingApplied checks that operations on accounts of which none was applied are no change in the audit log,
 // over gRPC as over HTTP.
 func TestAuditOfNothingApplied(t *testing.T) {
-	path := t.TempDir() + "/audit.log"
-	log, err := audit.Open(audit.Options{Path: path})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer log.Close()
 	s := newSecured(t, everyRole())
-	s.opts.Audit = log
+	path := s.audited(t)
 	s.Accounts.Outcome = account.Outcome{Code: account.Failed, Results: []account.Result{{Status: 3}}}
 	conn, h := s.both(t)
 	if w := s.do(h, "admin", "POST", "/v1/admin/accounts:apply", `{"ops":[`+buildOp+`]}`); w.Code != http.StatusConflict {
@@ -178,14 +166,8 @@ func TestAuditOfNothingApplied(t *testing.T) {
 // TestAuditWithoutTokens checks that a token that was given in the wrong place is neither in the answer of the call that
 // should revoke it nor, whatever the call, in the audit log.
 func TestAuditWithoutTokens(t *testing.T) {
-	path := t.TempDir() + "/audit.log"
-	log, err := audit.Open(audit.Options{Path: path})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer log.Close()
 	s := newSecured(t, everyRole())
-	s.opts.Audit = log
+	path := s.audited(t)
 	h := s.handler()
 	bearer := s.tokens["checker"]
 	part := strings.Split(bearer, ".")

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/quorate/quorate/internal/quota"
-	"github.com/quorate/quorate/internal/testspeed"
 )
 
 // TestChangedUnderFaults changes the size of hard limits while leaders and others die, pause and are cut off. Of 3000 such
@@ -17,15 +16,7 @@ import (
 // member held of a larger limit: as use that ends with its window, and when its journal or report came.
 func TestChangedUnderFaults(t *testing.T) {
 	t.Parallel()
-	seeds := []uint64{50, 309, 1587, 410, 2536, 30, 1098, 2550}
-	most := uint64(20)
-	if testspeed.IsFull() {
-		most = 500
-	}
-	for seed := range most {
-		seeds = append(seeds, seed)
-	}
-	for _, seed := range seeds {
+	for _, seed := range seedsAnd(20, 50, 309, 1587, 410, 2536, 30, 1098, 2550) {
 		s := changedScenario(seed)
 		clean(t, describe(s), s)
 	}
@@ -35,11 +26,7 @@ func TestChangedUnderFaults(t *testing.T) {
 // without any death: what a node had allocated to its clients before a cut came back to the node, which spent it.
 func TestChangedAtClients(t *testing.T) {
 	t.Parallel()
-	most := uint64(40)
-	if testspeed.IsFull() {
-		most = 500
-	}
-	for seed := range most {
+	for _, seed := range seedsAnd(40) {
 		s := changedScenario(seed)
 		rng := rand.New(rand.NewPCG(seed, 81))
 		s.Clients, s.Breaks = s.Nodes*(1+rng.IntN(4)), []float64{0, 0, .3}[rng.IntN(3)]
@@ -57,15 +44,7 @@ func TestChangedAtClients(t *testing.T) {
 // learned of a window's length counted as use of an ended window.
 func TestChangedRates(t *testing.T) {
 	t.Parallel()
-	seeds := []uint64{1404, 1281, 2250, 566, 1089, 2941, 3190}
-	most := uint64(20)
-	if testspeed.IsFull() {
-		most = 500
-	}
-	for seed := range most {
-		seeds = append(seeds, seed)
-	}
-	for _, seed := range seeds {
+	for _, seed := range seedsAnd(20, 1404, 1281, 2250, 566, 1089, 2941, 3190) {
 		s := changedScenario(seed)
 		rng := rand.New(rand.NewPCG(seed, 82))
 		for i := range s.Faults {

@@ -18,20 +18,23 @@ import (
 // than it had left.
 func TestLateReports(t *testing.T) {
 	t.Parallel()
-	seeds := []uint64{85, 644, 1543, 1997, 2024, 2453, 3412, 3502, 5492, 5570}
-	most := uint64(20)
-	if testspeed.IsFull() {
-		most = 500
-	}
-	for seed := range most {
-		seeds = append(seeds, seed)
-	}
-	for _, seed := range seeds {
+	for _, seed := range seedsAnd(20, 85, 644, 1543, 1997, 2024, 2453, 3412, 3502, 5492, 5570) {
 		s := lateScenario(seed)
 		if x := Run(s).Excess; x > 0.02 {
 			t.Errorf("%s: %.2f tokens too many", describe(s), x)
 		}
 	}
+}
+
+// seedsAnd returns the known seeds, and the first ones: few in quick tests.
+func seedsAnd(few uint64, known ...uint64) []uint64 {
+	if testspeed.IsFull() {
+		few = 500
+	}
+	for seed := range few {
+		known = append(known, seed)
+	}
+	return known
 }
 
 // lateScenario draws a hard bucket of three nodes with faults of all kinds, most often slow messages.

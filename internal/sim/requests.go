@@ -275,7 +275,14 @@ func (r *run) answeredExcess() (most, window float64) {
 		key  string
 		tier int
 	}
-	slices.SortStableFunc(r.answered, func(x, y answered) int { return cmp.Compare(x.at, y.at) })
+	// A process that was paused does many things at one moment. What it decided before it learned of a change comes first.
+	last := func(a answered) int {
+		if a.size != nil {
+			return 1
+		}
+		return 0
+	}
+	slices.SortStableFunc(r.answered, func(x, y answered) int { return cmp.Or(cmp.Compare(x.at, y.at), cmp.Compare(last(x), last(y))) })
 	meters, tiers := map[meter]*Envelope{}, r.Limit.Tiers()
 	for _, a := range r.answered {
 		k := meter{a.key, a.tier}
