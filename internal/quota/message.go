@@ -281,7 +281,7 @@ type KeyLevel struct {
 	Slope Units
 	// Marks hold the use booked for each member, for durable limits. Level assumes no use beyond them.
 	Marks []Mark
-	// Full is the limit's burst when the line was written; 0 if unknown. Like Period and Slope, it tells the next leader
+	// Full is the limit's burst when the line was written; 0 if unknown. Like Period and Slope, it shows the next leader
 	// how the level was counted: the limit may have changed since.
 	Full Units
 	// Implicit is the most that every node may hold or have used beyond its mark: the implicit grant.
