@@ -172,7 +172,7 @@ func (a *Aggregator) apply(now, at quota.Time, off clockOffset, b *bucket, rt *r
 	b.anchor(now, at, e)
 	b.repay()
 	b.averageShare(b.limit(), e, since)
-	b.noneFree = e.Free < max(b.wanted, quota.Token)
+	b.noneFree = e.Free < max(b.lacks(), quota.Token)
 	b.grantedNothing, b.central = e.Tokens == 0 && e.Rate == 0, e.Central
 	b.hot().low.Store(int64(b.lowWater(rt, e)))
 	a.wheel.add(b, max(now, b.sentAt.Add(e.Again))) // or every other turn of the wheel is missed
@@ -267,6 +267,15 @@ func (b *bucket) levelUnderLimit(e *quota.GrantEntry) quota.Units {
 		return e.Level
 	}
 	return min(e.Level.Plus(l.BurstUnits()-e.Burst), l.BurstUnits())
+}
+
+// lacks returns what this member wanted beyond what it holds now. Only a hard limit has held tokens deducted: there a
+// leader grants the rest a moment later, when the log has saved it.
+func (b *bucket) lacks() quota.Units {
+	if l := b.limit(); l.Ceiling == quota.Soft || l.Kind == quota.Concurrency {
+		return b.wanted
+	}
+	return b.wanted - min(quota.Units(b.hot().held.Load()), b.wanted)
 }
 
 // lowWater returns the amount of held tokens below which the key asks for more: it covers less than two round trips

@@ -38,6 +38,7 @@ type Call struct {
 	Key        quota.Key // the counter that has the need
 	FirstGrant bool      // the needed grant is the key's first: without it the leader is asked
 	Ask        quota.Ask
+	ackedBack  quota.Units // as in attempt
 
 	several  bool      // more than one counter decides: each charge is undecided until all have admitted the call
 	waits    quota.Key // the counter whose want includes this call
@@ -59,11 +60,12 @@ type refusal struct {
 
 // answer is a leader's answer.
 type answer struct {
-	ask    quota.Ask
-	answer quota.Answer
-	used   bool           // in this run of Decide: one call may ask about a counter twice
-	void   bool           // it decided nothing, and the counter waits for a grant instead
-	by     *quota.Request // the last request that used it
+	ask       quota.Ask
+	answer    quota.Answer
+	ackedBack quota.Units    // as in attempt
+	used      bool           // in this run of Decide: one call may ask about a counter twice
+	void      bool           // it decided nothing, and the counter waits for a grant instead
+	by        *quota.Request // the last request that used it
 }
 
 // taken is a charge of a counter, kept for undo.
@@ -88,7 +90,9 @@ func (c *Call) Reset(reqs []quota.Request, out []quota.Decision) {
 func (c *Call) Woken() { c.waits = quota.Key{} }
 
 // Answer adds the leader's answer to c.Ask.
-func (c *Call) Answer(a quota.Answer) { c.answers = append(c.answers, answer{ask: c.Ask, answer: a}) }
+func (c *Call) Answer(a quota.Answer) {
+	c.answers = append(c.answers, answer{ask: c.Ask, answer: a, ackedBack: c.ackedBack})
+}
 
 // answered returns an answer about that cost of the counter which no charge of this run has used yet, or nil.
 func (c *Call) answered(k quota.Key, cost quota.Units) *answer {

@@ -113,14 +113,15 @@ func (a *Aggregator) collectUrgent(now quota.Time, b *bucket, buf *Buffer) quota
 }
 
 // nextReportAt returns the time at which an urgent key may report: shortly after its last report, later if the leader
-// had nothing free. A recall under soft is answered early in any case: the answer is urgent. Held by b.mu.
+// had nothing free and nothing was refunded here since. A recall under soft is answered early in any case: the answer is
+// urgent. Held by b.mu.
 func (b *bucket) nextReportAt(now quota.Time, sync time.Duration) quota.Time {
 	switch {
 	case b.sentAt == 0:
 		return now
 	case b.largeOverdraft || b.bound || b.recalled && b.limit().Ceiling == quota.Soft:
 		return b.sentAt.Add(spacing)
-	case b.noneFree:
+	case b.noneFree && (b.refunded == b.sent.back || b.limit().Kind == quota.Concurrency):
 		return b.sentAt.Add(sync / 2)
 	case b.guessing:
 		return b.sentAt.Add(spacing / 5)

@@ -26,7 +26,8 @@ type attempt struct {
 	need       Need
 	firstGrant bool // it is the first grant
 	ask        quota.Ask
-	taken      taken // its bucket is nil if nothing was taken
+	ackedBack  quota.Units // the bucket's, when the leader was asked
+	taken      taken       // its bucket is nil if nothing was taken
 
 	window  takenIn // the window that a leader charged; its limit entry is nil without one
 	refused refusal // its cost is 0 without a refusal
@@ -45,7 +46,7 @@ func (a *Aggregator) counter(clock Clock, c *Call, q *quota.Request, s *limitEnt
 	t.waits = c.waits == t.key
 	an := c.answered(t.key, t.cost)
 	if an != nil {
-		t.answer, t.answered = an.answer, true
+		t.answer, t.answered, t.ackedBack = an.answer, true, an.ackedBack
 	}
 	d := a.charge(clock, &t, s)
 	if an != nil {
@@ -54,7 +55,7 @@ func (a *Aggregator) counter(clock Clock, c *Call, q *quota.Request, s *limitEnt
 	}
 	if t.need != Nothing {
 		if c.Need == Nothing {
-			c.Need, c.Key, c.FirstGrant, c.Ask = t.need, t.key, t.firstGrant, t.ask
+			c.Need, c.Key, c.FirstGrant, c.Ask, c.ackedBack = t.need, t.key, t.firstGrant, t.ask, t.ackedBack
 		}
 		d.Allowed = true // unless another counter refuses the call: then no leader is asked
 	}
@@ -409,7 +410,7 @@ func (a *Aggregator) askOnce(t *attempt, b *bucket, l *quota.Limit, wanted quota
 
 // askLeader leaves the decision to the leader.
 func (a *Aggregator) askLeader(t *attempt, b *bucket, l *quota.Limit) quota.Decision {
-	t.need = Leader
+	t.need, t.ackedBack = Leader, b.ackedBack
 	t.ask = quota.Ask{
 		From: a.cfg.Self, Incarnation: a.cfg.Incarnation, ID: a.table.nextRequest(),
 		Key: t.key, Cost: t.cost, MaxWait: waitOf(l, t.maxWait), Overdrawn: max(0, b.over-b.ackedOver),
@@ -419,7 +420,7 @@ func (a *Aggregator) askLeader(t *attempt, b *bucket, l *quota.Limit) quota.Deci
 
 // decidedByLeader returns the decision of the leader's answer. It opens the key, so that reports take the level to
 // the next leader. It returns false if the next grant may decide otherwise: members hold the missing tokens and the
-// leader recalls them, or the leader does not know of tokens that callers refunded here.
+// leader recalls them, or the leader did not know of tokens that callers refunded here.
 func (a *Aggregator) decidedByLeader(now quota.Time, t *attempt, b *bucket, l *quota.Limit) (quota.Decision, bool) {
 	if !t.answered {
 		return quota.Decision{}, false
@@ -427,6 +428,9 @@ func (a *Aggregator) decidedByLeader(now quota.Time, t *attempt, b *bucket, l *q
 	an := &t.answer
 	if b.phase == closed {
 		a.openBucket(now, b, l)
+	}
+	if !an.Allowed && !t.final && t.ackedBack != b.ackedBack && !l.AsksLeader() { // a grant that includes refunds overtook it
+		return quota.Decision{}, false
 	}
 	if an.WindowStart != 0 {
 		switch {

@@ -65,3 +65,68 @@ func TestRefusalThatMayNotHold(t *testing.T) {
 		})
 	}
 }
+
+// TestLargeCostsAfterRefunds: calls that cost much, and give a part back, are refused only when too little is left.
+func TestLargeCostsAfterRefunds(t *testing.T) {
+	take := func(cost int64) *Call {
+		c := &Call{}
+		c.Reset([]quota.Request{ask(hardName, "k", cost)}, make([]quota.Decision, 1))
+		return c
+	}
+	// A leader has admitted 5 tokens, and granted 14 of the other 15.
+	begin := func(t *testing.T, free quota.Units) *rig {
+		r := newRig(t, Config{Nodes: many})
+		first := take(5)
+		r.Decide(r.clock, first)
+		first.Answer(quota.Answer{Allowed: true, Why: quota.WhyLeader, Level: 15 * tokens, Term: 1})
+		if !r.Decide(r.clock, first) {
+			t.Fatalf("refused what the leader admitted: %+v", first.Out[0])
+		}
+		r.answer(r.collect(), quota.GrantEntry{Tokens: 14 * tokens, Rate: tokens, Cap: 20 * tokens, Level: 15 * tokens, Free: free})
+		if d := r.check(hardName, "k", 10); !d.Allowed {
+			t.Fatalf("10 of 14 tokens: %+v", d)
+		}
+		return r
+	}
+	t.Run("a leader with nothing free hears of a refund at once", func(t *testing.T) {
+		r := begin(t, 0)
+		r.answer(r.collect(), quota.GrantEntry{Rate: tokens, Cap: 20 * tokens, Level: 5 * tokens})
+		began := r.now
+		r.Refund(r.clock, hardName, "k", 8)
+		for len(r.Collect(r.now)) == 0 {
+			r.now = r.now.Add(time.Millisecond)
+		}
+		if waited := r.now.Sub(began); waited > spacing {
+			t.Errorf("reported after %v, want %v at most", waited, spacing)
+		}
+	})
+	t.Run("the leader grants in two parts", func(t *testing.T) {
+		r := begin(t, 0)
+		r.Refund(r.clock, hardName, "k", 8)
+		c := take(13)
+		if r.Decide(r.clock, c); c.Need != Grant {
+			t.Fatalf("need %v, want a grant", c.Need)
+		}
+		r.answer(r.collect(), quota.GrantEntry{Tokens: 2 * tokens, Rate: tokens, Cap: 20 * tokens, Level: 13 * tokens, Free: 7 * tokens})
+		if c.Woken(); r.Decide(r.clock, c) || c.Need == Nothing {
+			t.Errorf("refused 13 tokens with 6 held and 7 free: %+v", c.Out[0])
+		}
+	})
+	t.Run("a grant overtakes a refusal", func(t *testing.T) {
+		r := begin(t, tokens)
+		r.Refund(r.clock, hardName, "k", 8)
+		c := take(13)
+		if r.Decide(r.clock, c); c.Need != Leader {
+			t.Fatalf("need %v, want the leader", c.Need)
+		}
+		r.answer(r.collect(), quota.GrantEntry{Tokens: 3 * tokens, Rate: tokens, Cap: 20 * tokens, Level: 13 * tokens, Free: 6 * tokens})
+		c.Answer(quota.Answer{Why: quota.WhyOverLimit, Level: 5 * tokens, RetryAfter: 800 * time.Millisecond, Term: 1})
+		if r.Decide(r.clock, c) || c.Need == Nothing {
+			t.Fatalf("refused by an answer from before the refund: %+v", c.Out[0])
+		}
+		r.answer(r.collect(), quota.GrantEntry{Tokens: 13 * tokens, Rate: tokens, Cap: 20 * tokens, Level: 13 * tokens})
+		if c.Woken(); !r.Decide(r.clock, c) {
+			t.Errorf("refused 13 tokens that are held: %+v", c.Out[0])
+		}
+	})
+}

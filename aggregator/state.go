@@ -94,7 +94,7 @@ type smallState struct {
 	fresh          bool // idle here since the last grant, for longer than others is valid
 	guessing       bool // the last estimate was a guess: ask at once
 	bound          bool // credit is used up, while the cluster may have more
-	noneFree       bool // at the last grant, the leader had less free than this member wanted
+	noneFree       bool // at the last grant, the leader had less free than this member wanted and did not hold
 	grantedNothing bool // the last grant had neither tokens nor rate: the leader may decide the key itself
 	central        bool // GrantEntry.Central of the last grant
 	noGrantYet     bool // no grant has arrived since the key was opened, or since its close began

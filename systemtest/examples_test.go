@@ -74,14 +74,14 @@ func TestExamples(t *testing.T) {
 	})
 	t.Run("llm", func(t *testing.T) {
 		t.Parallel()
-		out := run(t, filepath.Join(dir, "llm"), "-nodes", nodes, "acme", "6")
+		out := run(t, filepath.Join(dir, "llm"), "-nodes", nodes, "acme", "20")
 		took := 0
 		for _, m := range regexp.MustCompile(`took (\d+) tokens`).FindAllStringSubmatch(out, -1) {
 			n, _ := strconv.Atoi(m[1])
 			took += n
 		}
-		if took > 11_000 || took < 4_000 || // some tokens refill meanwhile
-			!strings.Contains(out, "refused, ") {
+		// Calls that reserve 4,000 pass until less is left. Some tokens refill in that time.
+		if took > 11_000 || took <= 6_000 || !strings.Contains(out, "refused, ") {
 			t.Errorf("%d tokens of 10,000:\n%s", took, out)
 		}
 	})
