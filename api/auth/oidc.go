@@ -36,7 +36,9 @@ const (
 	maxJWT       = 12 << 10        // bytes
 	maxGroups    = 256             // of one JWT; further groups are ignored
 	jwtAgain     = 5 * time.Minute // the longest time that a JWT is cached
-	issuerAgain  = time.Hour       // how often the issuer is asked for the location of its keys
+	issuerAgain  = time.Hour       // how often the issuer is asked for its keys
+	issuerRetry  = time.Minute     // and when it failed to answer, while its last keys are in use
+	keysTrusted  = 24 * time.Hour  // how long its last keys are used when it does not answer
 	fetchTimeout = 5 * time.Second
 	fetchBurst   = 4 // requests to the issuer that may go at once, and then
 	fetchEvery   = 5 * time.Second
@@ -57,9 +59,9 @@ type issuer struct {
 
 	mu       sync.Mutex // held while the issuer is asked for the first time
 	verifier *oidc.IDTokenVerifier
-	asked    time.Time
-	failed   error     // error of the last request
-	failedAt time.Time // time of that error, so that callers do not queue for another
+	until    time.Time // when the verifier's keys expire
+	next     time.Time // when the issuer is asked again
+	failed   error     // of the last request
 }
 
 func newIssuer(o OIDC, now func() time.Time, log *slog.Logger) (*issuer, error) {
@@ -103,7 +105,7 @@ func (s *issuer) verify(ctx context.Context, token string) (*Caller, time.Time, 
 	defer cancel()
 	v, err := s.provider(ctx)
 	if err != nil {
-		return nil, time.Time{}, bad("authorization: the JWT cannot be verified now: the issuer %s does not say where its keys are: %s", s.Issuer, within(err, token))
+		return nil, time.Time{}, bad("authorization: the JWT cannot be verified now: the issuer %s does not give its keys: %s", s.Issuer, within(err, token))
 	}
 	id, err := v.Verify(ctx, token)
 	if err != nil {
@@ -135,40 +137,68 @@ func within(err error, token string) string {
 	return strings.ToValidUTF8(text, "?")
 }
 
-// provider returns a verifier with the location of the issuer's keys, which it asks for on the
-// first call and once an hour. All calls wait for the first answer, but only one call waits for
-// each later answer. Until it arrives, the others use the last answer, and so do all if the issuer
-// does not answer.
+// provider returns a verifier with the issuer's keys, which are fetched for the first call and once
+// an hour. All calls wait for the first answer, but only one call waits for each later answer. Until
+// it arrives, the others use the last keys, and so do all for up to a day if the issuer does not
+// answer.
 func (s *issuer) provider(ctx context.Context) (*oidc.IDTokenVerifier, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	switch {
-	case s.verifier != nil && s.now().Sub(s.asked) < issuerAgain:
-		return s.verifier, nil
-	case s.verifier == nil && s.failed != nil && s.now().Sub(s.failedAt) < fetchEvery:
-		return nil, s.failed
+	now := s.now()
+	if !now.Before(s.until) {
+		s.verifier = nil
 	}
 	again := s.verifier != nil
-	if again {
-		s.asked = s.now()
+	switch {
+	case again && now.Before(s.next):
+		return s.verifier, nil
+	case now.Before(s.next): // callers do not queue for another failure
+		return nil, s.failed
+	case again:
+		s.next = now.Add(issuerRetry)
 		s.mu.Unlock()
 	}
-	// Not ended by this caller, for whose answer others wait. The client bounds the time.
-	p, err := oidc.NewProvider(context.WithoutCancel(ctx), s.Issuer)
+	v, err := s.fetch(ctx)
 	if again {
 		s.mu.Lock()
 	}
+	s.failed = err
 	switch {
 	case err != nil && again:
-		s.log.Warn("the OIDC issuer does not answer; its cached keys stay in use", "issuer", s.Issuer, "err", err)
+		s.log.Warn("the OIDC issuer does not answer; its cached keys stay in use", "issuer", s.Issuer, "until", s.until, "err", err)
 	case err != nil:
-		s.failed, s.failedAt = err, s.now()
+		s.next = s.now().Add(fetchEvery)
 		return nil, err
 	default:
-		s.asked = s.now()
-		s.verifier = p.VerifierContext(ctx, &oidc.Config{ClientID: s.Audience, SupportedSigningAlgs: algorithms, Now: s.now})
+		s.verifier, s.next, s.until = v, s.now().Add(issuerAgain), s.now().Add(keysTrusted)
 	}
 	return s.verifier, nil
+}
+
+// unsigned is a JWT that no key verifies, so that a key set fetches its keys.
+const unsigned = "eyJhbGciOiJFUzI1NiJ9.e30.AA"
+
+// fetch returns a verifier with the keys that the issuer has now.
+func (s *issuer) fetch(ctx context.Context) (*oidc.IDTokenVerifier, error) {
+	// Not ended by this caller, for whose answer others wait.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), fetchTimeout)
+	defer cancel()
+	p, err := oidc.NewProvider(ctx, s.Issuer)
+	if err != nil {
+		return nil, err
+	}
+	var at struct {
+		Keys string `json:"jwks_uri"`
+	}
+	if err := p.Claims(&at); err != nil {
+		return nil, err
+	}
+	keys := oidc.NewRemoteKeySet(ctx, at.Keys)
+	// This error has no type of its own. TestKeysStay fails if its text changes.
+	if _, err := keys.VerifySignature(ctx, unsigned); err != nil && strings.HasPrefix(err.Error(), "fetching keys") {
+		return nil, err
+	}
+	return oidc.NewVerifier(s.Issuer, keys, &oidc.Config{ClientID: s.Audience, SupportedSigningAlgs: algorithms, Now: s.now}), nil
 }
 
 // caller returns the caller that the claims name.

@@ -45,6 +45,7 @@ type fakeIssuer struct {
 	rsa   *rsa.PrivateKey
 	asked atomic.Int32
 	down  atomic.Bool
+	keys  atomic.Pointer[http.HandlerFunc] // if not nil, answers requests for keys
 }
 
 var rsaKey = sync.OnceValue(func() *rsa.PrivateKey {
@@ -87,6 +88,10 @@ func (f *fakeIssuer) serve(w http.ResponseWriter, r *http.Request) {
 	case "/.well-known/openid-configuration":
 		_ = json.NewEncoder(w).Encode(map[string]any{"issuer": f.URL, "jwks_uri": f.URL + "/keys", "id_token_signing_alg_values_supported": []string{"ES256", "HS256", "none"}})
 	case "/keys":
+		if other := f.keys.Load(); other != nil {
+			(*other)(w, r)
+			return
+		}
 		num := func(n *big.Int, size int) string {
 			return base64.RawURLEncoding.EncodeToString(n.FillBytes(make([]byte, size)))
 		}
@@ -311,7 +316,7 @@ func TestIssuerDown(t *testing.T) {
 	good := f.jwt(t, w.claims(f, nil))
 	for range 10 {
 		c, err := w.identify(t, good)
-		refused(t, c, err, "the JWT cannot be verified now: the issuer "+f.URL+" does not say where its keys are", good)
+		refused(t, c, err, "the JWT cannot be verified now: the issuer "+f.URL+" does not give its keys", good)
 	}
 	if n := f.asked.Load(); n != 1 {
 		t.Errorf("asked %d times", n)
@@ -334,6 +339,48 @@ func TestIssuerDown(t *testing.T) {
 	cancel()
 	if c, err := w.Identify(ctx, nil, nil); err != nil || c != anonymous {
 		t.Errorf("%v", err)
+	}
+}
+
+// TestKeysStay checks that the last keys are used for a day while new ones cannot be fetched, and
+// that a key that the issuer no longer has is refused once they can be.
+func TestKeysStay(t *testing.T) {
+	for name, answer := range map[string]http.HandlerFunc{
+		"an error": func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusServiceUnavailable) },
+		"no JSON":  func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("<html>")) },
+		"no answer": func(w http.ResponseWriter, _ *http.Request) {
+			panic(http.ErrAbortHandler)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w, f := oidcWorld(t, OIDC{})
+			start := w.now
+			jwt := func(sub string) string {
+				return f.jwt(t, w.claims(f, map[string]any{"sub": sub, "exp": w.now.Add(100 * time.Hour).Unix()}))
+			}
+			if _, err := w.identify(t, jwt("first")); err != nil {
+				t.Fatal(err)
+			}
+			f.keys.Store(&answer)
+			for w.now = start.Add(issuerAgain); w.now.Before(start.Add(keysTrusted)); w.now = w.now.Add(issuerAgain) {
+				if _, err := w.identify(t, jwt("later")); err != nil {
+					t.Fatalf("after %v: %v", w.now.Sub(start), err)
+				}
+			}
+			c, err := w.identify(t, jwt("a day later"))
+			refused(t, c, err, "does not give its keys")
+
+			f.keys.Store(nil)
+			w.now = w.now.Add(fetchEvery)
+			if _, err := w.identify(t, jwt("it answers again")); err != nil {
+				t.Error(err)
+			}
+			old := jwt("with the key that will be removed")
+			f.rotate(t, "k2")
+			w.now = w.now.Add(issuerAgain)
+			c, err = w.identify(t, old)
+			refused(t, c, err, "failed to verify", old)
+		})
 	}
 }
 
