@@ -304,9 +304,10 @@ func (b *bucket) roll(now quota.Time) {
 	for i := range b.allocations {
 		b.allocations[i].endAnswered()
 		// An earlier leader that paused across the end of the window grants by the same promise in
-		// each window, to members that have not learned of this term. So these tokens stay out.
+		// each window, to members that have not learned of this term. So these tokens stay out: all
+		// that the log promised, also if the limit was cut to less since.
 		if al := &b.allocations[i]; al.restored && !al.dead && now < al.lease.Add(leaseSlack) && al.out > 0 {
-			al.carriedOver = true
+			al.carriedOver, al.capped = true, max(al.capped, al.out)
 			continue
 		}
 		b.allocations[i].void()

@@ -13,10 +13,11 @@ import (
 // TestChangedUnderFaults changes the size of hard limits while leaders and others die, pause and are cut off. Of 3000 such
 // scenarios 33 exceeded the limit, by up to 85 tokens. A new leader that learned of a cut with its first look at the key
 // gave back what an earlier leader had admitted beyond the level that is left, and a sliding window gave back twice what a
-// member held of a larger limit: as use that ends with its window, and when its journal or report came.
+// member held of a larger limit: as use that ends with its window, and when its journal or report came. One of another
+// 3000 counted only a part of an earlier leader's promise in a new window, and took all of it back.
 func TestChangedUnderFaults(t *testing.T) {
 	t.Parallel()
-	for _, seed := range seedsAnd(20, 50, 309, 1587, 410, 2536, 30, 1098, 2550) {
+	for _, seed := range seedsAnd(20, 50, 309, 1587, 410, 2536, 30, 1098, 2550, 62582) {
 		s := changedScenario(seed)
 		clean(t, describe(s), s)
 	}
