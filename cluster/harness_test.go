@@ -221,11 +221,19 @@ func (c *threeNodes) apply(limits ...quota.Limit) {
 	c.t.Helper()
 	c.eventually(patience, "limits are applied", func() error {
 		_, _, err := c.running()[0].SetLimits(c.t.Context(), limits)
-		if none := (*quota.NoLeaderError)(nil); err != nil && !errors.As(err, &none) {
+		if err != nil && !withoutLeader(err) {
 			c.t.Fatalf("limits: %v", err)
 		}
 		return err
 	})
+}
+
+// withoutLeader reports whether err is that of a change for want of a leader: it was not made or, if a
+// node had begun with it, may have been made.
+func withoutLeader(err error) bool {
+	var none *quota.NoLeaderError
+	var unknown *quota.UnknownOutcomeError
+	return errors.As(err, &none) || errors.As(err, &unknown)
 }
 
 // leaderOf returns the node that leads the range of a key.

@@ -3,6 +3,7 @@ package systemtest
 import (
 	"context"
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -99,8 +100,8 @@ func applyMany(ctx context.Context, t *testing.T, c *servers, n int, file func(i
 	for i := range n {
 		req := &quoratev1.ApplyLimitsRequest{Yaml: file(i), Source: "test"}
 		res, err := limits.ApplyLimits(ctx, req)
-		repeated := false // a busy machine may have no leader for long; then the first attempt may have been applied
-		for end := time.Now().Add(leastPatience); rpcstatus.Code(err) == codes.Unavailable && time.Now().Before(end); repeated = true {
+		repeated := false // a busy machine may have no leader for long; if the outcome is unknown, the first attempt may have been applied
+		for end := time.Now().Add(leastPatience); slices.Contains([]codes.Code{codes.Unavailable, codes.Unknown}, rpcstatus.Code(err)) && time.Now().Before(end); repeated = true {
 			t.Logf("change %d: %v", i, err)
 			time.Sleep(time.Second) // backoff before the next attempt
 			res, err = limits.ApplyLimits(ctx, req)

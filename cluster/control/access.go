@@ -33,7 +33,8 @@ func (s *Store) Security() *rbac.Table { return s.machine.Security.table.Load() 
 // SetBinding adds a binding, or replaces the one with the same identity, role and scope, and
 // reports whether anything changed. The caller must have validated the binding. SetBinding returns
 // when all connected nodes have applied the change, or after two seconds. Without a leader it
-// returns a NoLeaderError; the change may still take effect later.
+// returns a NoLeaderError, or an UnknownOutcomeError if the change may have been made or may be made
+// later.
 func (s *Store) SetBinding(ctx context.Context, b rbac.Binding) (bool, error) {
 	return s.changeSecurity(ctx, &raftlogv1.ChangeSecurity{Change: &raftlogv1.ChangeSecurity_SetBinding{SetBinding: rbac.EncodeBinding(&b)}})
 }
@@ -61,7 +62,7 @@ func (s *Store) changeSecurity(ctx context.Context, c *raftlogv1.ChangeSecurity)
 		return false, err
 	}
 	c.AtUnixNanos = int64(s.node.Now())
-	_, here := s.Security().Apply(c) // what it changes, should the answer of the try that changes it be lost
+	_, before := s.Security().Apply(c)
 	p, err := newProposal(&raftlogv1.MetaCommand{Change: &raftlogv1.MetaCommand_ChangeSecurity{ChangeSecurity: c}})
 	if err != nil {
 		return false, fmt.Errorf("security: %w", err)
@@ -77,6 +78,18 @@ func (s *Store) changeSecurity(ctx context.Context, c *raftlogv1.ChangeSecurity)
 		}
 		return out
 	}
+	p.lost = &lostAnswer{
+		nothing:  &raftlogv1.MetaCommand{Change: &raftlogv1.MetaCommand_ChangeSecurity{ChangeSecurity: &raftlogv1.ChangeSecurity{}}},
+		revision: func(res any) uint64 { r, _ := res.(rbac.Result); return r.Revision },
+		applied:  func() uint64 { return s.Security().Revision() },
+		made: func() any {
+			t := s.Security()
+			if _, again := t.Apply(c); again.Changed || again.Err != nil {
+				return nil
+			}
+			return rbac.Result{Changed: before.Changed, Revision: t.Revision()}
+		},
+	}
 	res, err := proposeFor[rbac.Result](ctx, s, "security", p)
 	if err == nil {
 		err = res.Err
@@ -85,7 +98,7 @@ func (s *Store) changeSecurity(ctx context.Context, c *raftlogv1.ChangeSecurity)
 		return false, err
 	}
 	s.securityEverywhere(ctx, res.Revision)
-	return res.Changed || here.Changed, nil
+	return res.Changed, nil
 }
 
 // securityEverywhere waits up to SpreadWait until all connected nodes have applied the given number

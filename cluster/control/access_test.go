@@ -49,12 +49,13 @@ func securityCommand(c *raftlogv1.ChangeSecurity) *raftlogv1.MetaCommand {
 	return &raftlogv1.MetaCommand{Change: &raftlogv1.MetaCommand_ChangeSecurity{ChangeSecurity: c}}
 }
 
-// losing is a node that leads the meta group. The answer to the first proposal of each call is lost.
+// losing is a node that leads the meta group. Every other answer to a proposal is lost.
 type losing struct {
 	Node
 	Group
-	m    *Machine
-	lost bool
+	m         *Machine
+	lost      bool
+	meanwhile func() // if not nil, called when an answer is lost
 }
 
 func (n *losing) MetaGroup() Group { return n }
@@ -71,13 +72,16 @@ func (n *losing) Apply(_ context.Context, data []byte) (any, error) {
 	}
 	out := n.m.Apply(1, 1, data)
 	if n.lost = !n.lost; n.lost {
+		if n.meanwhile != nil {
+			n.meanwhile()
+		}
 		return nil, raftgroup.ErrUncertain
 	}
 	return out, nil
 }
 
 // TestRevokedThoughAnswerLost: a token or binding that a call has deleted existed, also if the log's answer
-// was lost and the call repeated the deletion.
+// was lost.
 func TestRevokedThoughAnswerLost(t *testing.T) {
 	m := quietMeta()
 	s := NewStore("n1", &losing{m: m}, m, slog.New(slog.DiscardHandler))

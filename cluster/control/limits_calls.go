@@ -30,7 +30,7 @@ func (s *Store) SetLimits(ctx context.Context, limits []quota.Limit) (version ui
 // Nothing changes after a ConflictError (the current version is not c.Expect), an
 // UnknownVersionError (RollbackTo is not in the history), or an error that describes invalid
 // limits. If there is no leader for ten seconds or until ctx ends, ChangeLimits returns a
-// NoLeaderError; the change may still take effect later.
+// NoLeaderError, or an UnknownOutcomeError if the change may have been made or may be made later.
 func (s *Store) ChangeLimits(ctx context.Context, c quota.Change) (v quota.Version, changed bool, err error) {
 	p, err := limitsProposal(&c, s.node.Now())
 	if err != nil {

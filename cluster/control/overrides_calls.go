@@ -34,10 +34,11 @@ func (s *Store) Override(k quota.Key) *quota.Override { return s.machine.Overrid
 // SetOverrides first checks all overrides against the current limits of this node: if one is
 // invalid, expired, duplicated, or not possible for its limit, it sets none. It then sets them in
 // the given order in batches of a thousand, each batch as a whole or not at all. If the group fails
-// in between, the error says how many are certain to be set; the caller may repeat the call.
+// in between, the error says how many are certain to be set.
 //
-// It returns a TooManyOverridesError if the cluster would have more than quota.MaxOverrides, and a
-// NoLeaderError without a leader.
+// It returns a TooManyOverridesError if the cluster would have more than quota.MaxOverrides, and
+// without a leader a NoLeaderError, or an UnknownOutcomeError if a batch may have been set or may be
+// set later.
 func (s *Store) SetOverrides(ctx context.Context, list []quota.Override) error {
 	now := s.node.Now()
 	if err := s.checkOverrides(list, now); err != nil {
@@ -51,7 +52,8 @@ func (s *Store) SetOverrides(ctx context.Context, list []quota.Override) error {
 			o.At = now
 			set.Overrides = append(set.Overrides, limitproto.EncodeOverride(&o))
 		}
-		_, err := s.changeOverrides(ctx, &raftlogv1.MetaCommand{Change: &raftlogv1.MetaCommand_SetOverrides{SetOverrides: set}})
+		made := func(t *overrideTable) bool { return slices.ContainsFunc(set.Overrides, t.has) }
+		_, err := s.changeOverrides(ctx, &raftlogv1.MetaCommand{Change: &raftlogv1.MetaCommand_SetOverrides{SetOverrides: set}}, made, len(batch))
 		if err != nil && done > 0 {
 			return fmt.Errorf("overrides: the first %d of %d are set: %w", done, len(list), err)
 		}
@@ -65,19 +67,26 @@ func (s *Store) SetOverrides(ctx context.Context, list []quota.Override) error {
 
 // DeleteOverrides deletes the overrides of at most 10,000 keys, a thousand at a time, and waits up
 // to two seconds until this node has done so. It skips keys without an override. It returns the
-// number of deleted overrides, which may be too low if the leader's answer was lost and the call
-// was repeated. Without a leader it returns a NoLeaderError and the number of overrides that are
-// certain to be deleted.
+// number of deleted overrides; if the leader's answer was lost, those that this node had. Without a
+// leader it returns the number of overrides that are certain to be deleted and a NoLeaderError, or an
+// UnknownOutcomeError if further ones may have been deleted or may be later.
 func (s *Store) DeleteOverrides(ctx context.Context, keys []quota.Key) (deleted int, err error) {
 	if len(keys) > MaxOverridesCall {
 		return 0, fmt.Errorf("overrides: %d keys in one call; at most %d", len(keys), MaxOverridesCall)
 	}
 	for batch := range slices.Chunk(keys, overridesBatch) {
 		del := &raftlogv1.DeleteOverrides{}
+		had := 0
 		for _, k := range batch {
 			del.Keys = append(del.Keys, limitproto.EncodeKey(k))
+			if s.machine.overrides.Load().find(k) != nil {
+				had++
+			}
 		}
-		res, err := s.changeOverrides(ctx, &raftlogv1.MetaCommand{Change: &raftlogv1.MetaCommand_DeleteOverrides{DeleteOverrides: del}})
+		made := func(t *overrideTable) bool {
+			return !slices.ContainsFunc(batch, func(k quota.Key) bool { return t.find(k) != nil })
+		}
+		res, err := s.changeOverrides(ctx, &raftlogv1.MetaCommand{Change: &raftlogv1.MetaCommand_DeleteOverrides{DeleteOverrides: del}}, made, had)
 		if err != nil {
 			return deleted, err
 		}
@@ -137,7 +146,9 @@ func fitsNow(o *quota.Override, limits *quota.Limits, now quota.Time) error {
 	return o.Fits(l)
 }
 
-func (s *Store) changeOverrides(ctx context.Context, cmd *raftlogv1.MetaCommand) (overridesResult, error) {
+// changeOverrides proposes a change. If the answer was lost, made reports whether a table is one after
+// the change, and count is the result's.
+func (s *Store) changeOverrides(ctx context.Context, cmd *raftlogv1.MetaCommand, made func(*overrideTable) bool, count int) (overridesResult, error) {
 	p, err := newProposal(cmd)
 	if err != nil {
 		return overridesResult{}, err
@@ -146,6 +157,17 @@ func (s *Store) changeOverrides(ctx context.Context, cmd *raftlogv1.MetaCommand)
 		return &peerv1.Call{Body: &peerv1.Call_Overrides{Overrides: &peerv1.CallOverrides{Command: command}}}
 	}
 	p.result = func(c *peerv1.Call) any { return decodeOverridesResult(c.GetOverridesResult()) }
+	p.lost = &lostAnswer{
+		nothing:  &raftlogv1.MetaCommand{Change: &raftlogv1.MetaCommand_SetOverrides{SetOverrides: &raftlogv1.SetOverrides{}}},
+		revision: func(res any) uint64 { r, _ := res.(overridesResult); return r.revision },
+		applied:  func() uint64 { return s.machine.overrides.Load().revision },
+		made: func() any {
+			if t := s.machine.overrides.Load(); made(t) {
+				return overridesResult{count: count, revision: t.revision}
+			}
+			return nil
+		},
+	}
 	res, err := proposeFor[overridesResult](ctx, s, "overrides", p)
 	if err != nil {
 		return overridesResult{}, err

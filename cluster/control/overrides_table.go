@@ -1,6 +1,7 @@
 package control
 
 import (
+	"bytes"
 	"fmt"
 	"iter"
 	"slices"
@@ -48,6 +49,12 @@ func (t *overrideTable) find(k quota.Key) packedRule {
 	}
 	_, rule := splitRecord(c.record(i))
 	return rule
+}
+
+// has reports whether the override is in the table, with the same content and time.
+func (t *overrideTable) has(s *raftlogv1.StoredOverride) bool {
+	e, err := editOf(s)
+	return err == nil && bytes.Equal(t.find(e.key), e.rule)
 }
 
 // chunkOf returns the index of the chunk that contains the key or would contain it.

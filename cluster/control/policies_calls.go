@@ -44,15 +44,16 @@ func (s *Store) LoadPolicies(ctx context.Context, by string, id account.ConfigID
 	if err := s.machine.checkBounds(t, c); err != nil {
 		return id, false, err // saves an entry in the log
 	}
-	made := func() bool {
-		have := s.machine.Policies.Load().Find(id)
-		return have != nil && have.at == c.at && have.by == c.by
-	}
-	res, err := s.changePolicies(ctx, made, &raftlogv1.MetaCommand{Change: &raftlogv1.MetaCommand_LoadPolicies{
+	lost := false
+	res, err := s.changePolicies(ctx, &raftlogv1.MetaCommand{Change: &raftlogv1.MetaCommand_LoadPolicies{
 		LoadPolicies: &raftlogv1.LoadPolicies{Config: encodeConfig(c)},
-	}})
-	if err == nil && !res.changed && made() {
-		return id, true, s.LeaderHas(ctx, res.revision)
+	}}, func(t *policyTable) (made, changed bool) {
+		have := t.Find(id)
+		lost = have != nil
+		return lost, lost && have.at == c.at && have.by == c.by
+	})
+	if err == nil && lost {
+		err = s.LeaderHas(ctx, res.revision)
 	}
 	return id, res.changed, err
 }
@@ -75,13 +76,14 @@ func (s *Store) LeaderHas(ctx context.Context, revision uint64) error {
 }
 
 // PurgePolicies deletes a config, waits up to two seconds until all connected nodes have done so,
-// and reports whether the config existed. If the leader's answer is lost, the deletion is repeated
-// and the result is false. Accounts keep their copy of the policy. Without a leader it returns a
-// NoLeaderError.
+// and reports whether the config existed; if the leader's answer was lost, whether this node had it.
+// Accounts keep their copy of the policy. Without a leader it returns a NoLeaderError, or an
+// UnknownOutcomeError if the config may have been deleted or may be later.
 func (s *Store) PurgePolicies(ctx context.Context, id account.ConfigID) (bool, error) {
-	res, err := s.changePolicies(ctx, nil, &raftlogv1.MetaCommand{Change: &raftlogv1.MetaCommand_PurgePolicies{
+	had := s.machine.Policies.Load().Find(id) != nil
+	res, err := s.changePolicies(ctx, &raftlogv1.MetaCommand{Change: &raftlogv1.MetaCommand_PurgePolicies{
 		PurgePolicies: &raftlogv1.PurgePolicies{Id: encodeConfigID(id)},
-	}})
+	}}, func(t *policyTable) (made, changed bool) { return t.Find(id) == nil, had })
 	if err != nil {
 		return false, err
 	}
@@ -124,13 +126,25 @@ func (s *Store) PolicyRealms(after account.Realm, limit int) []account.Realm {
 	return s.machine.Policies.Load().realms(after, min(limit, account.MaxPage))
 }
 
-// changePolicies proposes a change and waits until this node has applied it.
-func (s *Store) changePolicies(ctx context.Context, made func() bool, cmd *raftlogv1.MetaCommand) (policiesResult, error) {
+// changePolicies proposes a change and waits until this node has applied it. If the answer was lost,
+// after reports whether a table is one after the change, and whether the change was this one.
+func (s *Store) changePolicies(ctx context.Context, cmd *raftlogv1.MetaCommand, after func(*policyTable) (made, changed bool)) (policiesResult, error) {
 	p, err := newProposal(cmd)
 	if err != nil {
 		return policiesResult{}, fmt.Errorf("policies: %w", err)
 	}
-	p.made = made
+	p.lost = &lostAnswer{
+		nothing:  &raftlogv1.MetaCommand{Change: &raftlogv1.MetaCommand_PurgePolicies{PurgePolicies: &raftlogv1.PurgePolicies{}}},
+		revision: func(res any) uint64 { return policiesResultOf(res).revision },
+		applied:  func() uint64 { return s.machine.Policies.Load().Revision },
+		made: func() any {
+			t := s.machine.Policies.Load()
+			if made, changed := after(t); made {
+				return policiesResult{changed: changed, revision: t.Revision}
+			}
+			return nil
+		},
+	}
 	p.call = func(command []byte) *peerv1.Call {
 		return &peerv1.Call{Body: &peerv1.Call_Policies{Policies: &peerv1.CallPolicies{Command: command}}}
 	}
@@ -138,9 +152,6 @@ func (s *Store) changePolicies(ctx context.Context, made func() bool, cmd *raftl
 	out, err := s.propose(ctx, p)
 	if err != nil {
 		return policiesResult{}, err
-	}
-	if out == nil { // the answer was lost, but this node has applied the change
-		return policiesResult{revision: s.machine.Policies.Load().Revision}, nil
 	}
 	res := policiesResultOf(out)
 	if res.err != nil {

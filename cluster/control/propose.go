@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"google.golang.org/protobuf/proto"
@@ -11,6 +12,7 @@ import (
 	peerv1 "github.com/quorate/quorate/api/gen/quorate/peer/v1"
 	raftlogv1 "github.com/quorate/quorate/api/gen/quorate/raftlog/v1"
 	"github.com/quorate/quorate/cluster/raftgroup"
+	"github.com/quorate/quorate/cluster/transport"
 	"github.com/quorate/quorate/internal/quota"
 	"github.com/quorate/quorate/internal/snapshotio"
 )
@@ -29,9 +31,16 @@ type proposal struct {
 	command []byte
 	call    func(command []byte) *peerv1.Call
 	result  func(*peerv1.Call) any // decodes the answer
-	// made, if not nil, reports whether this node has applied the change: if the answer was lost, a
-	// large command need not be sent again. The result is nil then.
-	made func() bool
+	lost    *lostAnswer            // nil if the group ignores a repetition
+}
+
+// lostAnswer is how to find out whether a change was made. Its repetition could undo what others
+// changed after the first try.
+type lostAnswer struct {
+	nothing  *raftlogv1.MetaCommand  // has the same kind of result, and changes nothing
+	revision func(result any) uint64 // number of changes, from such a result
+	applied  func() uint64           // number of changes that this node has applied
+	made     func() any              // returns the result if the state here is one after the change, or else nil
 }
 
 // newProposal encodes the command. It returns an error if that fails or the command is too large
@@ -47,22 +56,83 @@ func newProposal(cmd *raftlogv1.MetaCommand) (proposal, error) {
 	return proposal{command: data}, nil
 }
 
-// propose retries the proposal until the group has accepted it. If there is no leader for ten
-// seconds or until ctx ends, it returns a NoLeaderError; the change may still take effect later.
+// propose retries the proposal until the group has accepted it. After ten seconds or when ctx ends,
+// it returns an UnknownOutcomeError if the change may have been made or may be made later, and else a
+// NoLeaderError. It also returns an UnknownOutcomeError if an answer was lost and others changed the
+// state since.
 func (s *Store) propose(ctx context.Context, p proposal) (any, error) {
-	return untilDone(ctx, "take the change", func(ctx context.Context) (any, error) {
-		res, err := s.ApplyMeta(ctx, p.command)
-		if errors.Is(err, raftgroup.ErrNotLeader) {
-			var c *peerv1.Call
-			if c, err = s.callLeader(ctx, p.call(p.command)); err == nil {
-				res = p.result(c)
+	var before uint64
+	if p.lost != nil {
+		before = p.lost.applied()
+	}
+	var doubt error
+	res, err := untilDone(ctx, "take the change", func(ctx context.Context) (any, error) {
+		if doubt != nil && p.lost != nil {
+			if res, err := s.settle(ctx, p, before); res != nil || err != nil {
+				return res, err
 			}
+			doubt = nil
 		}
-		if err != nil && p.made != nil && p.made() {
-			return nil, nil
+		res, err := s.try(ctx, p)
+		if err != nil && !unapplied(err) {
+			doubt = err
 		}
 		return res, err
 	})
+	if err != nil && doubt != nil {
+		err = &quota.UnknownOutcomeError{Reason: fmt.Sprintf("the change may have been made, or may be made later; look before you repeat it: %v", doubt)}
+	}
+	return res, err
+}
+
+// settle returns the result of a proposal whose answer was lost, or nil if it was not applied. To
+// know all entries before, it adds one to the log. before is the number of changes before the first
+// try.
+func (s *Store) settle(ctx context.Context, p proposal, before uint64) (any, error) {
+	ask := p
+	ask.command = snapshotio.Encode(p.lost.nothing)
+	out, err := s.try(ctx, ask)
+	if err != nil {
+		return nil, err
+	}
+	now := p.lost.revision(out)
+	s.waitHere(ctx, func() bool { return p.lost.applied() >= now })
+	res := p.lost.made()
+	if res == nil && now != before {
+		err = errChangedSince
+	}
+	return res, err
+}
+
+// errChangedSince ends propose: the change may have been made and then changed by others.
+var errChangedSince = errors.New("others made changes since")
+
+// try proposes once, here or at the leader.
+func (s *Store) try(ctx context.Context, p proposal) (any, error) {
+	res, err := s.ApplyMeta(ctx, p.command)
+	if !errors.Is(err, raftgroup.ErrNotLeader) {
+		return res, err
+	}
+	c, err := s.callLeader(ctx, p.call(p.command))
+	if err != nil {
+		return nil, err
+	}
+	return p.result(c), nil
+}
+
+// unapplied reports whether the error of a try proves that the group did not and will not accept
+// the proposal.
+func unapplied(err error) bool {
+	if transport.Unsent(err) || errors.Is(err, errNoMetaLeader) {
+		return true
+	}
+	remote, answered := errors.AsType[*transport.RemoteError](err)
+	for _, refusal := range []error{raftgroup.ErrNotLeader, raftgroup.ErrTransferring, raftgroup.ErrOverloaded, raftgroup.ErrTooLarge, raftgroup.ErrClosed} {
+		if errors.Is(err, refusal) || answered && strings.HasPrefix(remote.Text, refusal.Error()) {
+			return true
+		}
+	}
+	return false
 }
 
 // proposeFor is propose for a change whose result is a T; what names the changed state in an error.
@@ -75,15 +145,15 @@ func proposeFor[T any](ctx context.Context, s *Store, what string, p proposal) (
 	return res, err
 }
 
-// untilDone retries until try succeeds. After ten seconds or when ctx ends, it returns a
-// NoLeaderError, in which what names the action that the meta group did not take.
+// untilDone retries until try succeeds or returns errChangedSince. After ten seconds or when ctx ends,
+// it returns a NoLeaderError, in which what names the action that the meta group did not take.
 func untilDone[T any](ctx context.Context, what string, try func(context.Context) (T, error)) (T, error) {
 	ctx, cancel := context.WithTimeout(ctx, proposeLimit)
 	defer cancel()
 	for {
 		res, err := try(ctx)
-		if err == nil {
-			return res, nil
+		if err == nil || errors.Is(err, errChangedSince) {
+			return res, err
 		}
 		select {
 		case <-ctx.Done():
@@ -93,11 +163,13 @@ func untilDone[T any](ctx context.Context, what string, try func(context.Context
 	}
 }
 
-// callLeader calls the meta leader. It returns an error if there is no leader or this node is it.
+var errNoMetaLeader = errors.New("the meta group has no leader")
+
+// callLeader calls the meta leader. It returns errNoMetaLeader if the leader is unknown or this node.
 func (s *Store) callLeader(ctx context.Context, c *peerv1.Call) (*peerv1.Call, error) {
 	to := s.node.MetaLeader()
 	if to == "" || to == s.self {
-		return nil, errors.New("the meta group has no leader")
+		return nil, errNoMetaLeader
 	}
 	return s.node.Call(ctx, to, c)
 }
