@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"path"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -176,7 +178,7 @@ func (t *Targets) Dial(addr string) (*grpc.ClientConn, error) {
 }
 
 // Call makes a control call to the first node that is reachable and, if the call needs a leader,
-// knows one.
+// knows one. A change that a node may have received is not repeated at the next.
 func (t *Targets) Call(ctx context.Context, f func(context.Context, *grpc.ClientConn) error) error {
 	addrs, err := t.Resolve()
 	if err != nil {
@@ -302,20 +304,29 @@ func Unreachable(err error) bool {
 // another node, because that could execute it twice.
 var errMayBeDone = errors.New("the call may have taken effect; check before you repeat it")
 
-// doneTwice lists the calls with further effects when repeated: a reset would forget what was used in
-// between, a token would be one too many, and a rotation would continue to its next step.
-var doneTwice = map[string]bool{
-	quoratev1.KeyService_ResetKey_FullMethodName:            true,
-	quoratev1.SecurityService_CreateToken_FullMethodName:    true,
-	quoratev1.ClusterService_CreateJoinToken_FullMethodName: true,
-	quoratev1.ClusterService_RotateAuthority_FullMethodName: true,
+// reads are the beginnings of the names of the methods that change nothing.
+var reads = []string{"Get", "List", "Validate", "Diff", "WhoAmI", "TopRates", "History", "Headroom", "WhatIf", "Suggest", "Forecast", "Noisy"}
+
+// changes reports whether a call has further effects when it is repeated.
+func changes(method string, req any) bool {
+	switch method {
+	case quoratev1.RateService_Report_FullMethodName:
+		return false
+	case quoratev1.AccountService_ApplyOps_FullMethodName, quoratev1.AccountAdminService_ApplyOps_FullMethodName:
+		return false // it has a request id
+	}
+	if check, ok := req.(*quoratev1.AllowRequest); ok && check.Cost != nil && check.GetCost() == 0 {
+		return false // allow --peek
+	}
+	name := path.Base(method)
+	return !slices.ContainsFunc(reads, func(prefix string) bool { return strings.HasPrefix(name, prefix) })
 }
 
-// noteSent marks the error of such a call if a node may have received it.
+// noteSent marks the error of a change if a node may have received the call.
 func noteSent(ctx context.Context, method string, req, res any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
 	var sent peer.Peer
 	err := invoke(ctx, method, req, res, conn, append(opts, grpc.Peer(&sent))...)
-	if err != nil && doneTwice[method] && sent.Addr != nil && Unreachable(err) {
+	if err != nil && sent.Addr != nil && Unreachable(err) && changes(method, req) {
 		return fmt.Errorf("%w: %w", errMayBeDone, err)
 	}
 	return err
