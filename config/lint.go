@@ -95,6 +95,7 @@ var lintRules = []struct {
 	{"floor-above-parent", true, lintFloorParent},
 	{"floor-above-rate", true, lintFloorRate},
 	{"leader-suits", true, lintLeaderSuits},
+	{"local-small-burst", true, lintLocalSmallBurst},
 	{"match-in-flight", true, lintMatchInFlight},
 	{"near-never", true, lintNear},
 	{"never-refilled", true, lintNeverRefilled},

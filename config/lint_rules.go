@@ -130,3 +130,15 @@ func lintLeaderSuits(_ *lint, l *quota.Limit, say say) {
 		say("a single place cannot be divided among nodes, so several nodes may each admit one; use decide: leader where that matters")
 	}
 }
+
+// lintLocalSmallBurst warns where three nodes at twice the rate were simulated to admit 10 to 70 % less than the limit.
+// Under soft they overdraw unless the rate refills half of the burst within a sync interval.
+func lintLocalSmallBurst(_ *lint, l *quota.Limit, say say) {
+	const few = 5 // less than two for each of three nodes
+	if l.Decide != quota.Locally || l.Kind == quota.Concurrency || l.Burst < 1 || l.Burst > few {
+		return
+	}
+	if l.Ceiling == quota.Hard || l.Kind == quota.TokenBucket && compareRates(l.Rate, quota.Rate{Tokens: 5 * l.Burst, Per: time.Second}, 1) >= 0 {
+		say("nodes cannot divide a burst of %d well: with decide: local they refuse much of what the limit would admit; use decide: auto", l.Burst)
+	}
+}
