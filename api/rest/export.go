@@ -2,6 +2,7 @@ package rest
 
 import (
 	"bytes"
+	"mime"
 	"net/http"
 	"slices"
 	"strings"
@@ -49,7 +50,7 @@ func (r *router) getExport(w http.ResponseWriter, req *http.Request) (int, error
 		return 0, apierr.From(err)
 	}
 	w.Header().Set("Content-Type", planner.ExportForms[format].Media)
-	w.Header().Set("Content-Disposition", `attachment; filename="`+res.Namespace+"-"+res.Limit+"."+format+`"`)
+	w.Header().Set("Content-Disposition", mime.FormatMediaType("attachment", map[string]string{"filename": res.Namespace + "-" + res.Limit + "." + format}))
 	w.Write(b.Bytes()) //nolint:errcheck // as in writeJSON
 	return http.StatusOK, nil
 }

@@ -4,14 +4,17 @@ import (
 	"bufio"
 	"context"
 	"io"
+	"mime"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/quorate/quorate/api"
 	"github.com/quorate/quorate/api/apitest"
+	"github.com/quorate/quorate/internal/quota"
 )
 
 // TestExport checks that each form of the file has its type and all points, and that an unknown
@@ -39,6 +42,17 @@ func TestExport(t *testing.T) {
 		case format == "parquet" && (string(body[:4]) != "PAR1" || string(body[len(body)-4:]) != "PAR1"):
 			t.Errorf("parquet: %q", body)
 		}
+	}
+	name := `app~p"; x=~ns~ü~type`
+	p.Ask(quota.AccountNamespace+"/"+name, "a", 10*time.Second, 5, 20, 0, 5)
+	res, err := http.Get(srv.URL + "/v1/history/export?" + url.Values{"namespace": {quota.AccountNamespace}, "limit": {name}, "format": {"csv"}}.Encode())
+	if err != nil {
+		t.Fatal(err)
+	}
+	res.Body.Close()
+	kind, params, err := mime.ParseMediaType(res.Header.Get("Content-Disposition"))
+	if want := quota.AccountNamespace + "-" + name + ".csv"; kind != "attachment" || params["filename"] != want || len(params) != 1 || err != nil {
+		t.Errorf("%d, Content-Disposition: %q: %q, %v; want %q", res.StatusCode, res.Header.Get("Content-Disposition"), params, err, want)
 	}
 	if a := call(t, "GET", path+"xls", ""); a.code != 400 || !strings.Contains(a.body, "must be one of csv, csv_raw, json, parquet, openmetrics") {
 		t.Errorf("xls: %d %s", a.code, a.body)
