@@ -1,6 +1,7 @@
 package rest
 
 import (
+	"errors"
 	"net/http"
 	"strings"
 	"time"
@@ -23,7 +24,7 @@ func (r *router) getEvents(w http.ResponseWriter, req *http.Request) (int, error
 	err := r.Events.Stream(req.Context(), watch, func(m *quoratev1.WatchResponse) error { return out.write(m.ProtoReflect()) }, func() error {
 		out.start()
 		_ = out.conn.SetWriteDeadline(time.Now().Add(api.EventWriteTimeout + r.Heartbeat))
-		return out.conn.Flush()
+		return out.flush()
 	})
 	return out.ended(err)
 }
@@ -36,10 +37,14 @@ type stream struct {
 	prefix, end, contentType string
 	line                     []byte
 	started                  bool
+	head                     bool // HEAD asks only for the headers
 }
 
+// errHeadersOnly ends a stream after its headers.
+var errHeadersOnly = errors.New("the caller asked only for the headers")
+
 func newStream(w http.ResponseWriter, req *http.Request) *stream {
-	s := &stream{w: w, conn: http.NewResponseController(w), end: "\n", contentType: "application/x-ndjson"}
+	s := &stream{w: w, conn: http.NewResponseController(w), end: "\n", contentType: "application/x-ndjson", head: req.Method == http.MethodHead}
 	if strings.Contains(req.Header.Get("Accept"), "text/event-stream") {
 		s.prefix, s.end, s.contentType = "data: ", "\n\n", "text/event-stream"
 	}
@@ -63,6 +68,13 @@ func (s *stream) write(m protoreflect.Message) error {
 	s.line = append(apijson.AppendMessage(append(s.line[:0], s.prefix...), m), s.end...)
 	_, err := s.w.Write(s.line)
 	return err
+}
+
+func (s *stream) flush() error {
+	if s.head {
+		return errHeadersOnly
+	}
+	return s.conn.Flush()
 }
 
 // ended returns what the handler of a stream returns when the stream ended with err. The caller of a

@@ -70,6 +70,40 @@ func TestEventsOverHTTP(t *testing.T) {
 	}
 }
 
+// TestHeadOfStreams checks that HEAD answers with the headers of a stream and ends.
+func TestHeadOfStreams(t *testing.T) {
+	events := serveHTTP(t, apitest.New(t))
+	rates := httptest.NewServer(New(pastService(apitest.NewPast(t)), Options{}).Handler)
+	t.Cleanup(rates.Close)
+	for _, srv := range []*httptest.Server{events, rates} {
+		t.Cleanup(srv.CloseClientConnections) // or Close waits for a stream that does not end
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	for _, url := range []string{events.URL + "/v1/events?namespace=web", rates.URL + "/v1/rates/watch"} {
+		req, err := http.NewRequestWithContext(ctx, http.MethodHead, url, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Header.Set("Accept", "text/event-stream")
+		res, err := http.DefaultClient.Do(req)
+		if err != nil {
+			t.Errorf("%s: %v", url, err)
+			continue
+		}
+		res.Body.Close()
+		if res.StatusCode != http.StatusOK || res.Header.Get("Content-Type") != "text/event-stream" {
+			t.Errorf("%s: %v", url, res)
+		}
+		req, _ = http.NewRequestWithContext(ctx, http.MethodHead, url+"?", nil)
+		if second, err := http.DefaultTransport.RoundTrip(req); err != nil {
+			t.Errorf("%s, again: %v", url, err) // the connection is free
+		} else {
+			second.Body.Close()
+		}
+	}
+}
+
 func TestEventFaults(t *testing.T) {
 	walk(t, apitest.New(t), []step{
 		{"GET", "/v1/events?kinds=token_served", "", 400, `kinds: is \"token_served\"; did you mean \"tokens_served\"? must be one of tokens_served, timeout_serving_tokens,`, ""},

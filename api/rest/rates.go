@@ -43,7 +43,7 @@ func (r *router) getRatesWatch(w http.ResponseWriter, req *http.Request) (int, e
 		if err := out.write(m.ProtoReflect()); err != nil {
 			return err
 		}
-		err := out.conn.Flush()
+		err := out.flush()
 		_ = out.conn.SetWriteDeadline(time.Now().Add(api.EventWriteTimeout + api.MaxWatchPause)) // the pause until the next write does not count
 		return err
 	})

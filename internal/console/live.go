@@ -33,6 +33,10 @@ type Point struct {
 // part's, its data the HTML. "points" has new points of charts, and "trouble" says why there is
 // nothing new.
 func (c *Console) serveLive(w http.ResponseWriter, r *Request) {
+	if r.Method == http.MethodHead { // asks only for the headers
+		newLiveWriter(w)
+		return
+	}
 	owner := ""
 	if r.Caller != nil {
 		owner = r.Caller.Identity

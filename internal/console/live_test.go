@@ -32,6 +32,19 @@ func TestLive(t *testing.T) {
 	}
 }
 
+// TestHeadOfLive checks that HEAD answers with the headers of a live page and ends.
+func TestHeadOfLive(t *testing.T) {
+	c := New(Deps{Conn: newFake(), Self: "n1"})
+	defer c.Close()
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	rec := httptest.NewRecorder()
+	c.ServeHTTP(rec, httptest.NewRequestWithContext(ctx, http.MethodHead, "/console/live/overview", nil))
+	if ctx.Err() != nil || rec.Code != http.StatusOK || rec.Header().Get("Content-Type") != "text/event-stream" || rec.Body.Len() > 0 {
+		t.Errorf("%v, %d %v %s", ctx.Err(), rec.Code, rec.Header(), rec.Body)
+	}
+}
+
 // TestLiveSignedOut checks that an open page learns that its session is over, at once and at its
 // next request, instead of hearing that the node does not answer.
 func TestLiveSignedOut(t *testing.T) {
