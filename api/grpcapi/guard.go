@@ -146,7 +146,8 @@ func (s *grpcServer) guardedStream(srv any, stream grpc.ServerStream, info *grpc
 		s.Audit(v)
 		return err
 	}
-	err = next(srv, &guardedStream{ServerStream: stream, ctx: ctx, grpcServer: s, known: time.Now()})
+	now := time.Now()
+	err = next(srv, &guardedStream{ServerStream: stream, ctx: ctx, grpcServer: s, received: now, sent: now})
 	if code := status.Code(err); v.Rule.Audited || code == codes.PermissionDenied || code == codes.Unauthenticated {
 		v.Failed = err
 		s.Audit(v)
@@ -158,7 +159,7 @@ type guardedStream struct {
 	grpc.ServerStream
 	ctx context.Context
 	*grpcServer
-	known time.Time // last check of the caller
+	received, sent time.Time // last checks of the caller, for either direction
 }
 
 // Context implements grpc.ServerStream.
@@ -173,7 +174,7 @@ func (s *guardedStream) RecvMsg(m any) error {
 	if err := receive(m); err != nil {
 		return err
 	}
-	if err := s.StillAuthorized(s.ctx, &s.known); err != nil {
+	if err := s.StillAuthorized(s.ctx, &s.received); err != nil {
 		return err
 	}
 	if req, ok := m.(proto.Message); ok {
@@ -182,6 +183,14 @@ func (s *guardedStream) RecvMsg(m any) error {
 		}
 	}
 	return nil
+}
+
+// SendMsg implements grpc.ServerStream. It sends nothing to a caller that is no longer authorized.
+func (s *guardedStream) SendMsg(m any) error {
+	if err := s.StillAuthorized(s.ctx, &s.sent); err != nil {
+		return err
+	}
+	return s.ServerStream.SendMsg(m)
 }
 
 func tlsState(ctx context.Context) *tls.ConnectionState {

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	quotav3 "github.com/envoyproxy/go-control-plane/envoy/service/rate_limit_quota/v3"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -96,6 +97,47 @@ func TestLastingAttachment(t *testing.T) {
 	h.out.Put(&quoratev1.AttachResponse{Body: &quoratev1.AttachResponse_Settled{Settled: &quoratev1.Settled{}}})
 	if m, err := stream.Recv(); status.Code(err) != codes.Unauthenticated {
 		t.Errorf("is told %v, %v", m, err)
+	}
+}
+
+// sender serves Envoy's rate limit quota service. It answers each report, and then once more.
+type sender struct {
+	quotav3.UnimplementedRateLimitQuotaServiceServer
+	more chan struct{}
+}
+
+func (s *sender) StreamRateLimitQuotas(g quotav3.RateLimitQuotaService_StreamRateLimitQuotasServer) error {
+	_, err := g.Recv()
+	if err == nil {
+		err = g.Send(&quotav3.RateLimitQuotaResponse{})
+	}
+	<-s.more
+	if err == nil {
+		err = g.Send(&quotav3.RateLimitQuotaResponse{})
+	}
+	return err
+}
+
+// TestLastingProtocol checks that a silent stream of another protocol receives nothing more once its
+// token is revoked.
+func TestLastingProtocol(t *testing.T) {
+	s, gone := lasting(t, "token")
+	served := &sender{more: make(chan struct{})}
+	conn := dialService(t, s.service(), func(r grpc.ServiceRegistrar) { quotav3.RegisterRateLimitQuotaServiceServer(r, served) })
+	stream, err := quotav3.NewRateLimitQuotaServiceClient(conn).StreamRateLimitQuotas(s.as(t.Context(), "ann"))
+	if err == nil {
+		err = stream.Send(&quotav3.RateLimitQuotaUsageReports{Domain: "web"})
+	}
+	if err == nil {
+		_, err = stream.Recv()
+	}
+	gone()
+	close(served.more)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if m, err := stream.Recv(); status.Code(err) != codes.Unauthenticated {
+		t.Errorf("receives %v, %v", m, err)
 	}
 }
 

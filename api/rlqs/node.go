@@ -27,7 +27,8 @@ type Node interface {
 // Options of a server. The zero value of a field means its default.
 type Options struct {
 	// Permitted returns an error if the caller of the stream may not have requests of a namespace
-	// decided; the error ends the stream. It is called for every message. Nil permits everybody.
+	// decided; the error ends the stream. It is called for every message, received or sent. Nil
+	// permits everybody.
 	Permitted func(ctx context.Context, namespace string) error
 	// Owner returns the caller to whom a stream and its buckets are charged. One caller has at most
 	// fairshare.PerFree times as many as are free. Nil, or "", means a caller that is not known: only

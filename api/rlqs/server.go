@@ -118,6 +118,9 @@ func (s *Server) write(ctx context.Context, st *stream) error {
 		if len(list) == 0 {
 			continue
 		}
+		if err := s.opts.Permitted(ctx, descriptor.Namespace(st.domain)); err != nil {
+			return err
+		}
 		out := &pb.RateLimitQuotaResponse{}
 		for _, w := range list {
 			out.BucketAction = append(out.BucketAction, actionOf(w.sub.id, w.a))

@@ -468,3 +468,34 @@ func TestShares(t *testing.T) {
 		}
 	}
 }
+
+// A stream whose proxy reports nothing ends before the next assignment is sent, once its caller has lost
+// the permission.
+func TestRevokedInSilence(t *testing.T) {
+	var revoked atomic.Bool
+	conn := serve(t, newFake(t, limit("l", 100, nil)), rlqs.Options{TTL: time.Second, Permitted: func(context.Context, string) error {
+		if revoked.Load() {
+			return status.Error(codes.PermissionDenied, "not any more")
+		}
+		return nil
+	}})
+	s, err := pb.NewRateLimitQuotaServiceClient(conn).StreamRateLimitQuotas(t.Context())
+	if err == nil {
+		err = s.Send(&pb.RateLimitQuotaUsageReports{Domain: "web", BucketQuotaUsages: []*pb.RateLimitQuotaUsageReports_BucketQuotaUsage{
+			{BucketId: &pb.BucketId{Bucket: id{"limit": "l"}}, NumRequestsAllowed: 1},
+		}})
+	}
+	if err == nil {
+		_, err = s.Recv()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	revoked.Store(true)
+	for end := time.Now().Add(10 * time.Second); err == nil && time.Now().Before(end); {
+		_, err = s.Recv() // an assignment that was already sent
+	}
+	if status.Code(err) != codes.PermissionDenied {
+		t.Errorf("the stream ended with %v", err)
+	}
+}
