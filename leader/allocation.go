@@ -79,6 +79,7 @@ type rareState struct {
 	unmet       quota.Units // Units that its callers wanted and did not get
 	unmetAt     quota.Time
 	recalled    quota.Time  // time of the last recall
+	regained    quota.Time  // hard token buckets: when its refunds last raised the level
 	asked       quota.Units // cost of its decide requests since its last report, part of demand
 }
 

@@ -93,8 +93,9 @@ type bookState struct {
 
 // decidedState records the decide requests that the leader answered.
 type decidedState struct {
-	asked asked
-	own   answers
+	asked    asked
+	own      answers
+	reversed quota.Time // when the level last rose because a decide request was reversed
 }
 
 // editDecided returns the decided state, to be changed.

@@ -268,6 +268,15 @@ func (g *exactGame) all() quota.Units {
 	return sum
 }
 
+// overRefund makes callers of a member give back tokens of which the bucket has room only for a part. The member does not
+// know that, because others gave tokens back since its last report.
+func (g *exactGame) overRefund(m *exactMember, n int64) {
+	m.refunded += quota.FromTokens(n)
+	g.central.Refill(g.now, g.limit.Rate, g.limit.BurstUnits())
+	g.central.Add(quota.FromTokens(n))
+	g.central.Cap(g.limit.BurstUnits())
+}
+
 // check compares the ledger with the central bucket.
 func (g *exactGame) check() {
 	g.t.Helper()
@@ -309,6 +318,39 @@ func (g *exactGame) spend(members ...*exactMember) {
 		g.use(m, m.held.Tokens())
 		m.refused += 10 * quota.Token
 	}
+}
+
+// TestRefundsTogether: callers of two members give back more than the bucket has room for, and all that is there then is
+// used before the second member reports. The leader must not add the refund of the second, which was lost.
+func TestRefundsTogether(t *testing.T) {
+	g := newExact(t, &quota.Limit{Burst: 20, Rate: quota.Rate{Tokens: 1, Per: time.Second}, Decide: quota.Locally})
+	a, b := &g.members[0], &g.members[1]
+	use := func(want, least int64, members ...*exactMember) {
+		for _, m := range members {
+			g.report(m, want, false)
+		}
+		g.checkpoint()
+		for _, m := range members {
+			if m.held < quota.FromTokens(least) {
+				t.Fatalf("%s holds %s, want %d", m.id, show(m.held), least)
+			}
+			g.use(m, m.held.Tokens())
+		}
+		g.check()
+	}
+	use(9, 6, a, b)
+	g.report(a, 0, false)
+	g.report(b, 0, false)
+	g.pass(9 * time.Second)
+	g.report(a, 0, false)
+	g.report(b, 0, false)
+	g.pass(200 * time.Millisecond)
+	g.overRefund(a, a.used.Tokens())
+	g.overRefund(b, b.used.Tokens())
+	use(20, 10, a)
+	g.report(a, 0, false)
+	g.report(b, 0, false)
+	g.check()
 }
 
 // TestCancelledBesideRates: the yield of a rate beyond its member's cap may still return, so it

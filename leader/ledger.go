@@ -273,7 +273,7 @@ func (l *Ledger) bookEntry(now quota.Time, r *quota.Report, e *quota.ReportEntry
 	if b.windowEnded(e) || al.resetSinceReport {
 		d.refunded = 0
 	}
-	d.refunded = l.fitRefund(now, b, refundsGap, recorded, d.refunded)
+	d.refunded = l.fitRefund(now, b, al, refundsGap, recorded, d.refunded)
 	d.cutOffSince = now
 	if gap >= l.cfg.Lease || d.alone > 0 {
 		d.cutOffSince = l.members[r.From].cutOffSince(now, gap, l.cfg.Lease, d.alone > 0 && now.Sub(l.started) <= l.cfg.Lease)

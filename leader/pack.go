@@ -370,7 +370,7 @@ func (s *state) numbers(w *numbers, l *Ledger) {
 
 	if s.decided = present(s.decided, hasDecided); hasDecided {
 		d := s.decided
-		w.times(&d.asked.at)
+		w.times(&d.asked.at, &d.reversed)
 		floats(w, &d.asked.tried, &d.asked.admit)
 		w.amounts(&d.own.given, &d.own.short, &d.own.earlier, &d.own.promised.high)
 		whole(w, &d.own.promised.seq)
@@ -411,7 +411,7 @@ func (al *allocation) numbers(w *numbers, l *Ledger) {
 	if al.rare = present(al.rare, hasRare); hasRare {
 		r := al.rare
 		w.amounts(&r.owed, &r.alone, &r.refunded, &r.inFlight, &r.overflowed, &r.awaited, &r.unmet, &r.asked)
-		w.times(&r.unmetAt, &r.recalled)
+		w.times(&r.unmetAt, &r.recalled, &r.regained)
 	}
 	if al.unacked = present(al.unacked, hasUnacked); hasUnacked {
 		w.amounts(&al.unacked.tokens)

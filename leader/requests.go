@@ -1,6 +1,7 @@
 package leader
 
 import (
+	"slices"
 	"time"
 
 	"github.com/quorate/quorate/internal/quota"
@@ -153,6 +154,7 @@ func (b *bucket) unbook(now quota.Time, booked *booking, al *allocation) {
 	if back > 0 {
 		back = min(back, b.rooms.since(booked.at, b.room()))
 		b.rooms.reduceAfter(booked.at, back)
+		b.editDecided().reversed = now
 	}
 	b.pool.Add(back)
 	b.env.Add(back)
@@ -169,11 +171,12 @@ func (b *bucket) recordsRooms() bool {
 	return b.limit.AsksLeader() || b.decided != nil && b.decided.asked.at > 0 || b.limit.Ceiling == quota.Hard && b.tier.Kind == quota.TokenBucket
 }
 
-// fitRefund returns the part of the refund u that raises the level of a hard bucket: a full bucket gains
+// fitRefund returns the part of the refund u of a member that raises the level of a hard bucket: a full bucket gains
 // nothing, and it may have been full since the member booked the refund. Callers gave the tokens back at an
 // unknown time within gap. If recorded is set, rooms covers that time. Otherwise gap is the time since
-// the log's line or since the process died, and the refund may be older.
-func (l *Ledger) fitRefund(now quota.Time, b *bucket, gap time.Duration, recorded bool, u quota.Units) quota.Units {
+// the log's line or since the process died, and the refund may be older. What overflowed since is at most what the bucket
+// gained in that time: the refill, unless others gave tokens back too.
+func (l *Ledger) fitRefund(now quota.Time, b *bucket, al *allocation, gap time.Duration, recorded bool, u quota.Units) quota.Units {
 	if u == 0 || gap == unknownGap || b.limit.Ceiling == quota.Soft || b.tier.Kind != quota.TokenBucket {
 		return u
 	}
@@ -184,12 +187,25 @@ func (l *Ledger) fitRefund(now quota.Time, b *bucket, gap time.Duration, recorde
 	if b.fresh >= since {
 		return 0
 	}
-	fits := max(0, u-refill(b.limit.Rate, gap))
+	fits := quota.Units(0)
+	if !b.raisedByOthers(al, since) {
+		fits = max(0, u-refill(b.limit.Rate, gap))
+	}
 	if recorded {
 		fits = max(fits, min(u, b.rooms.since(since, b.room())))
 		b.rooms.reduceAfter(since, fits)
 	}
+	if fits > 0 {
+		al.editRare(true).regained = now
+	}
 	return fits
+}
+
+// raisedByOthers reports whether the level has risen since then by other refunds than those of al.
+func (b *bucket) raisedByOthers(al *allocation, since quota.Time) bool {
+	return b.decided != nil && b.decided.reversed >= since || slices.ContainsFunc(b.allocations, func(o allocation) bool {
+		return o.rarely().regained >= since && o.process != al.process
+	})
 }
 
 // room is what is missing until the bucket is full.
