@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"cmp"
 	"math"
 	"math/rand/v2"
 	"strconv"
@@ -106,7 +107,7 @@ func (s *source) wants(key string) wanted {
 	w := wanted{key: key, cost: s.Cost, charge: s.Charge}
 	if s.Refund > 0 && s.rng.Float64() < s.Refund {
 		w.back = 1 + s.rng.Int64N(s.Cost)
-		w.after = time.Duration(s.rng.Int64N(int64(refundWithin)))
+		w.after = time.Duration(s.rng.Int64N(int64(cmp.Or(s.within, refundWithin))))
 	}
 	return w
 }

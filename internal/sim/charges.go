@@ -3,23 +3,22 @@ package sim
 import (
 	"slices"
 
+	"github.com/quorate/quorate/aggregator"
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// chargeUse books use that has already happened at a node.
+// chargeUse books use that has already happened at a node or a client.
 //
-// The property: of a charge, the part for which the node holds tokens counts like an admission. The rest is debt: other
-// nodes may hold tokens that it should have taken, so the envelopes do not count it; a charge never lets more requests
+// The property: of a charge, the part for which the process holds tokens counts like an admission. The rest is debt: other
+// processes may hold tokens that it should have taken, so the envelopes do not count it; a charge never lets more requests
 // pass. All of it must be in the books in the end ([CountsOnce]).
-func (r *run) chargeUse(n *node, key string, used int64) {
+func (r *run) chargeUse(agg *aggregator.Aggregator, clock aggregator.Clock, limits *quota.Limits, key string, used int64) {
 	held := make([]quota.Units, len(r.tiers))
-	charges := n.limits.Charges(r.Limit.LimitName) // one per tier
+	charges := limits.Charges(r.Limit.LimitName) // one per tier
 	for i := range held {
-		held[i] = n.agg.Held(quota.Key{LimitName: charges[i].Limit.LimitName, Key: key})
+		held[i] = agg.Held(quota.Key{LimitName: charges[i].Limit.LimitName, Key: key})
 	}
-	booked, _ := n.agg.Charge(n.clock, r.Limit.LimitName, key, used)
-	delete(n.seen, key)
-	r.pump(n)
+	booked, _ := agg.Charge(clock, r.Limit.LimitName, key, used)
 	r.res.Charged += booked
 	t := r.tally(key)
 	t.ideal.Owe(r.now, quota.FromTokens(booked))

@@ -125,8 +125,13 @@ func (r *run) lostNode(n *node) {
 
 // broke ends an attachment and starts looking for another node.
 func (r *run) broke(p *proc) {
-	for _, rep := range p.agg.Leave(p.clock(), 0) {
-		p.last = append(p.last, lastReport{p.node, p.inc, rep})
+	if reps := p.agg.Leave(p.clock(), 0); len(reps) > 0 { // a client sends them as one
+		last := reps[len(reps)-1]
+		last.Entries = nil
+		for i := range reps {
+			last.Entries = append(last.Entries, reps[i].Entries...)
+		}
+		p.last = append(p.last, lastReport{p.node, p.inc, last})
 	}
 	p.node = nil
 	p.agg.SetPeers(0)
@@ -332,18 +337,40 @@ func (r *run) requestAt(n *node, s Spread, w wanted) {
 	if s.Skew == 0 || r.cl.rng.Float64() >= s.Skew {
 		p = home[r.cl.rng.IntN(len(home))]
 	}
-	if p.asleep {
-		p.asleep = false
-		p.agg.Collect(p.clock())
+	r.rouseClient(p)
+	if w.charge {
+		r.chargeUse(p.agg, p.clock, p.limits, w.key, w.cost)
+		r.pumpClient(p)
+		return
 	}
 	r.checkClient(p, parked{wanted: w})
 }
 
-func (r *run) countClient(p *proc, key string, cost int64, d quota.Decision) {
-	if d.Allowed {
-		p.admitted += quota.FromTokens(cost)
+func (r *run) countClient(p *proc, w wanted, d quota.Decision, taken *aggregator.Taken) {
+	if w.cost == 0 {
+		return
 	}
-	r.count(p.home, key, cost, d, nil)
+	if d.Allowed {
+		p.admitted += quota.FromTokens(w.cost)
+	}
+	ideal := r.count(p.home, w.key, w.cost, d, nil)
+	if taken == nil {
+		return
+	}
+	back := r.givesBack(w, ideal, nil, taken)
+	r.after(w.after, func() {
+		r.rouseClient(p)
+		back(p.agg, p.clock)
+		r.pumpClient(p)
+	})
+}
+
+// rouseClient wakes a client that slept because no key was open.
+func (r *run) rouseClient(p *proc) {
+	if p.asleep {
+		p.asleep = false
+		p.agg.Collect(p.clock())
+	}
 }
 
 // checkClient decides a check at a client. It waits for a grant if that would decide; if memory does not
@@ -351,6 +378,7 @@ func (r *run) countClient(p *proc, key string, cost int64, d quota.Decision) {
 func (r *run) checkClient(p *proc, k parked) {
 	c := r.newCall(k.key, k.cost)
 	c.Final = k.until > 0 && r.now >= k.until
+	c.began = p.clock()
 	p.agg.Decide(p.clock, &c.Call)
 	if c.Need == aggregator.Grant && r.Hop == 0 {
 		c.Final = true
@@ -362,6 +390,10 @@ func (r *run) checkClient(p *proc, k parked) {
 		p.agg.Decide(p.clock, &c.Call)
 	}
 	d, need := c.out[0], c.Need
+	var taken *aggregator.Taken
+	if d.Allowed && k.back > 0 {
+		taken = c.Taken(c.began)
+	}
 	r.free(c)
 	if p.agg.Urgent() || p.wakeAt == 0 {
 		r.pumpClient(p)
@@ -376,7 +408,7 @@ func (r *run) checkClient(p *proc, k parked) {
 		}
 		p.parked = append(p.parked, k)
 	default:
-		r.countClient(p, k.key, k.cost, d)
+		r.countClient(p, k.wanted, d, taken)
 	}
 }
 

@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"math/rand/v2"
 	"testing"
 	"time"
 
@@ -113,4 +114,49 @@ func TestClientsOfLateNodes(t *testing.T) {
 			}
 		}
 	}
+}
+
+// TestClientsAndChanges plays scenarios of a campaign with client processes. Their callers give tokens back, also after the
+// window, and charge, while the limit changes.
+func TestClientsAndChanges(t *testing.T) {
+	t.Parallel()
+	refunded, charged := int64(0), int64(0)
+	for _, seed := range seedsAnd(60) {
+		s := clientsAndChanges(seed)
+		v := clean(t, describe(s), s)
+		refunded, charged = refunded+v.Refunded, charged+v.Charged
+	}
+	if refunded < 1000 || charged < 1000 {
+		t.Errorf("%d given back, %d charged: too little is tested", refunded, charged)
+	}
+}
+
+// clientsAndChanges adds clients and changes to a scenario of a campaign, but no windows of another length. Clients of hard
+// buckets give nothing back: a node adds what a client gives back even if other clients have filled the bucket.
+func clientsAndChanges(seed uint64) Scenario {
+	s := Campaign(seed)
+	d := draw{rand.New(rand.NewPCG(seed, 1001))}
+	s.Clients, s.Breaks = s.Nodes*pick(d, 1, 1, 2, 4, 10), pick(d, 0, 0, .1, .5)
+	until := min(s.Duration, 6*time.Second)
+	for i := range s.Loads {
+		if to := s.Loads[i].To; to > 0 {
+			until = min(until, to)
+		}
+	}
+	d.changes(&s, until)
+	for i := range s.Faults {
+		for k := range s.Faults[i].Tiers {
+			if t := &s.Faults[i].Tiers[k]; t.Kind.Windowed() {
+				t.Rate.Per = s.Limit.Tiers()[k].Rate.Per
+			}
+		}
+	}
+	gives := s.Limit.Ceiling == quota.Soft || s.Limit.Kind.Windowed()
+	for i := range s.Loads {
+		l := &s.Loads[i]
+		if l.within = pick[time.Duration](d, 0, 2000, 4000, 9000) * time.Millisecond; !gives {
+			l.Refund = 0
+		}
+	}
+	return s
 }

@@ -2,6 +2,7 @@ package sim
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/quorate/quorate/internal/quota"
@@ -77,7 +78,7 @@ func (r *run) fast() quota.Units {
 // may charge again what its predecessor did not confirm. A decide request may be booked as long as
 // its caller waits, and for good if its answer is lost and nobody could abandon it.
 func (r *run) proveCounts(s *leadership) {
-	if len(r.terms) > 1 {
+	if len(r.terms) > 1 || r.presumesUse() {
 		return
 	}
 	if booked, admitted := r.inBooks(), quota.FromTokens(r.res.Admitted+r.res.Charged); booked > admitted+r.asking {
@@ -87,4 +88,10 @@ func (r *run) proveCounts(s *leadership) {
 
 func (r *run) violated(s *leadership, what string) {
 	r.res.Violations = append(r.res.Violations, fmt.Sprintf("%v, term %d: %s", r.since(), s.term, what))
+}
+
+// presumesUse reports whether nodes may book more than clients use: under hard what these may have used, until they report;
+// and of a report that a dead node has passed on, a second time.
+func (r *run) presumesUse() bool {
+	return r.Clients > 0 && (r.Limit.Ceiling == quota.Hard || slices.ContainsFunc(r.Faults, func(f Fault) bool { return f.Kind == Kill }))
 }

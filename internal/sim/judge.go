@@ -205,18 +205,19 @@ func (s *Scenario) varies() time.Duration {
 }
 
 // soft requires an excess within the stated bound of the situation, of the tier and the version of the limit
-// with the highest bound. What members use until their next reports counts as use before a reset: the tokens that they
+// with the highest bound. A client that waits in vain for its first grant may use an equal part of the limit, instead
+// of half of it, and in any case one request. What members use until their next reports counts as use before a reset: the tokens that they
 // hold, at most a burst, and what they overdraw, at most the bound.
 func (j *judge) soft() {
 	if j.Limit.Ceiling != quota.Soft || !j.comparable() {
 		return
 	}
 	c := stated.Cluster{
-		Nodes: j.Nodes, Delay: j.Delay + j.spread() + j.waited, Sync: j.Sync, Lease: lease, Election: j.Election, CutOff: j.Duration,
+		Nodes: j.Nodes, Clients: j.Clients, Delay: j.Delay + j.spread() + j.waited, Sync: j.Sync, Lease: lease, Election: j.Election, CutOff: j.Duration,
 	}
 	name, times := j.situation(), 1.0
 	if name == stated.CutOff { // it is of one process
-		times = float64(j.processes())
+		times = float64(j.processes() + j.Clients)
 	}
 	top := 0.0
 	for _, l := range j.modes() {
@@ -233,8 +234,19 @@ func (j *judge) soft() {
 	if j.mayAsk {
 		worst += j.bunched()
 	}
+	if j.Clients > 0 {
+		worst += float64(j.largest)/2 + float64(int64(j.Clients)*j.dearest())
+	}
 	j.Most, j.Judged = worst, j.res.Excess
 	j.holds(SoftBound, j.res.Excess <= worst, "%.2f tokens beyond the limit, %s: at most %.2f", j.res.Excess, name, worst)
+}
+
+// dearest returns the largest cost of a request, in tokens.
+func (s *Scenario) dearest() (most int64) {
+	for i := range s.Loads {
+		most = max(most, s.Loads[i].Cost, 1)
+	}
+	return most
 }
 
 // processes returns how many processes there have been. A new process has no state, and is cut off
@@ -287,7 +299,7 @@ func (j *judge) quietFor() time.Duration {
 		if to == 0 {
 			to = j.Duration
 		}
-		last = max(last, to)
+		last = max(last, to+j.Loads[i].within)
 	}
 	for i := range j.Faults {
 		f := &j.Faults[i]
@@ -307,15 +319,23 @@ func (j *judge) counts() {
 	quiet := j.quietFor()
 	settled := quiet >= 10*time.Second+refundWithin
 	switch {
+	case !j.trusted():
 	case j.waited > askWait: // it remembers the last answers only, and cannot take back older ones
 	case len(j.terms) == 1 && j.harmed() == 0 && quiet >= settle:
-		j.holds(CountsOnce, j.res.Lost == 0, "%d of %d admitted and %d charged tokens are not in the books", j.res.Lost, j.res.Admitted, j.res.Charged)
+		j.holds(CountsOnce, j.res.Lost == 0 || j.res.Lost < 0 && j.presumesUse(), "%d of %d admitted and %d charged tokens are not in the books", j.res.Lost, j.res.Admitted, j.res.Charged)
 		if j.long() && settled {
 			j.endured()
 		}
 	case j.Limit.Endures() && !(j.asks && j.Limit.Ceiling == quota.Hard) && settled && j.long():
 		j.endured()
 	}
+}
+
+// trusted reports whether nodes book all that clients use: of use beyond allocations, they trust no more than some bursts
+// of the current limit (aggregator.Settlement).
+func (j *judge) trusted() bool {
+	charged := slices.ContainsFunc(j.Loads, func(l Load) bool { return l.Charge })
+	return j.Clients == 0 || !j.varying && !charged && j.Nodes <= 5 && j.Limit.Burst >= 10*int64(j.Nodes)
 }
 
 // long reports whether the limit's single window covers the whole run.
@@ -336,7 +356,8 @@ func (j *judge) endured() {
 	if (j.Limit.Ceiling == quota.Soft || j.res.Charged > 0) && told > j.Limit.Burst { // what remains is never below 0
 		told = j.Limit.Burst
 	}
-	j.holds(CountsOnce, booked == told, "%d counted in the end; %d were admitted, %d charged and %d given back", booked, j.res.Admitted, j.res.Charged, j.res.Refunded)
+	twice := j.Clients > 0 && j.harmed() > 0 // of what clients used and held when their node died, more may be booked
+	j.holds(CountsOnce, booked == told || twice && booked > told, "%d counted in the end; %d were admitted, %d charged and %d given back", booked, j.res.Admitted, j.res.Charged, j.res.Refunded)
 }
 
 // learning requires that a successor has learned soon, if one leader died and nothing else went
@@ -359,7 +380,7 @@ func (j *judge) learning() {
 // several tiers an answer describes the one with the least; a node that is cut off knows no level. A change of the
 // limit or a reset may change what remains.
 func (j *judge) monotone() {
-	if j.looks > 0 && !j.varying && j.resets == 0 && len(j.tiers) == 1 && j.harmed() == 0 && j.Loss == 0 && j.set() == 0 {
+	if j.looks > 0 && j.Clients == 0 && !j.varying && j.resets == 0 && len(j.tiers) == 1 && j.harmed() == 0 && j.Loss == 0 && j.set() == 0 {
 		j.holds(Monotone, len(j.swings) == 0, "%d pairs of looks: %q", j.looks, j.swings)
 	}
 }

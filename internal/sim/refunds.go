@@ -8,30 +8,25 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// refundWithin is the longest time from an admission until its caller gives tokens back.
+// refundWithin is the longest time from an admission until its caller gives tokens back, unless the load has another.
 const refundWithin = time.Second
 
-// refundLater gives back what an admitted caller does not use, at the node that admitted it, unless its process
-// has ended by then. ideal says whether the ideal admitted the request too.
+// givesBack returns a function that gives back, at the node or client that admitted a request, what its caller does not
+// use. ideal says whether the ideal admitted the request too.
 //
 // The property: what was admitted, less what was given back, is at most what the limit allows. A
-// refund counts from the moment at which the node receives it, and in a window only if the use was in the
+// refund counts from the moment at which the process receives it, and in a window only if the use was in the
 // same window. What was taken before a reset and is given back after it may count in addition: the key that was
 // full has no room for it, but others may have used some when the leader learns of it.
-func (r *run) refundLater(n *node, w wanted, ideal bool, by []asked, taken *aggregator.Taken) {
-	decided, takenAt, inc := r.now, r.takenAt(by), n.inc
-	r.after(w.after, func() {
-		r.step(event{at: r.now, to: n, inc: inc, what: message, f: func() {
-			n.rouse()
-			n.agg.RefundTaken(n.clock, r.Limit.LimitName, w.key, w.back, taken)
-			delete(n.seen, w.key)
-			r.pump(n)
-			r.refunded(w.key, w.back, takenAt)
-			if ideal {
-				r.tally(w.key).ideal.Refund(r.now, quota.FromTokens(w.back), decided)
-			}
-		}})
-	})
+func (r *run) givesBack(w wanted, ideal bool, by []asked, taken *aggregator.Taken) func(*aggregator.Aggregator, aggregator.Clock) {
+	decided, takenAt := r.now, r.takenAt(by)
+	return func(agg *aggregator.Aggregator, clock aggregator.Clock) {
+		agg.RefundTaken(clock, r.Limit.LimitName, w.key, w.back, taken)
+		r.refunded(w.key, w.back, takenAt)
+		if ideal {
+			r.tally(w.key).ideal.Refund(r.now, quota.FromTokens(w.back), decided)
+		}
+	}
 }
 
 // takenAt returns when an admission that is concluded now was decided in each tier.

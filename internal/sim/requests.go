@@ -61,7 +61,9 @@ func (r *run) play(n *node, w wanted) {
 	}
 	n.rouse()
 	if w.charge {
-		r.chargeUse(n, w.key, w.cost)
+		r.chargeUse(n.agg, n.clock, n.limits, w.key, w.cost)
+		delete(n.seen, w.key)
+		r.pump(n)
 		return
 	}
 	c := r.newCall(w.key, w.cost)
@@ -131,7 +133,16 @@ func (r *run) finish(n *node, w wanted, d quota.Decision, by []asked, taken *agg
 	}
 	ideal := r.count(n, key, cost, d, by)
 	if taken != nil {
-		r.refundLater(n, w, ideal, by, taken)
+		back := r.givesBack(w, ideal, by, taken)
+		inc := n.inc
+		r.after(w.after, func() {
+			r.step(event{at: r.now, to: n, inc: inc, what: message, f: func() {
+				n.rouse()
+				back(n.agg, n.clock)
+				delete(n.seen, w.key)
+				r.pump(n)
+			}})
+		})
 	}
 	if r.Hold == 0 || !d.Allowed {
 		return

@@ -106,9 +106,10 @@ type Load struct {
 	Cost  int64 // of a request, in tokens; 0 is 1
 	Look  bool  // the requests take nothing: they read what remains
 	// Refund is the fraction of the admitted requests that give back a part of their cost, at most
-	// refundWithin later.
+	// refundWithin later, or within.
 	Refund float64
-	Charge bool // the requests have used their cost already: nodes book it, and refuse nothing
+	within time.Duration // only of tests
+	Charge bool          // the requests have used their cost already: nodes book it, and refuse nothing
 }
 
 // Spread says which nodes get a load. The zero value is all of them, evenly.
