@@ -12,6 +12,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/quorate/quorate/internal/quota"
 )
 
 func certOf(t testing.TB, p Pair) *x509.Certificate {
@@ -170,12 +172,19 @@ func TestSignKeys(t *testing.T) {
 }
 
 func TestSignErrors(t *testing.T) {
+	if _, _, err := NewKeyAndCSR(clientID(strings.Repeat("x", quota.MaxNameLen-len("client:"))), nil); err != nil {
+		t.Error(err)
+	}
 	ca := newCA(t, "prod")
 	_, csr, err := NewKeyAndCSR(nodeID("n1"), nil)
 	check(t, err)
 	// A signature by another key: the sender does not hold the key.
 	forged := slices.Clone(csr)
 	forged[len(forged)-1] ^= 1
+	requestErr := func(id Identity) error {
+		_, _, err := NewKeyAndCSR(id, nil)
+		return err
+	}
 	sign := func(csr []byte, id Identity, hosts []string, at time.Time, ttl time.Duration) error {
 		return second(ca.Sign(csr, id, hosts, at, ttl))
 	}
@@ -197,6 +206,8 @@ func TestSignErrors(t *testing.T) {
 		{"another cluster", sign(csr, Identity{"test", Node, "n1"}, nil, start, day), `is for cluster ["prod"]; cannot sign for node n1 of cluster test`},
 		{"foreign", sign(csr, Identity{Kind: Client, Name: "spiffe://x/y"}, nil, start, day), "cannot sign for client spiffe://x/y"},
 		{"a client's hosts", sign(csr, clientID("n1"), []string{"a"}, start, day), "a client has none"},
+		{"a long client's name", requestErr(clientID(strings.Repeat("x", 122))), "client: is 122 bytes; at most 121"},
+		{"a long client's name, signed", sign(csr, clientID(strings.Repeat("x", 128)), nil, start, day), "client: is 128 bytes; at most 121"},
 		{"many hosts", sign(csr, nodeID("n1"), slices.Repeat([]string{"a"}, 33), start, day), "hosts: 33; at most 32"},
 		{"wildcard", sign(csr, nodeID("n1"), []string{"*.example"}, start, day), `hosts: "*.example" is neither a host name nor an address`},
 		{"port", sign(csr, nodeID("n1"), []string{"a:80"}, start, day), `"a:80" is neither`},
