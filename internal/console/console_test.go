@@ -12,6 +12,7 @@ import (
 	"net/url"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -447,6 +448,24 @@ func TestChange(t *testing.T) {
 	res, body = do(c, post("/console/nodes/join-token", url.Values{"ttl": {evil}, "uses": {"1"}, "once": {"a"}}))
 	if res.StatusCode != http.StatusBadRequest || !strings.Contains(body, "must be a duration") || !strings.Contains(body, `aria-invalid="true"`) || strings.Contains(body, evil) {
 		t.Errorf("%d %s", res.StatusCode, body)
+	}
+}
+
+// TestOnceAfterFailure checks that a change that failed and then succeeded is remembered as long as others.
+func TestOnceAfterFailure(t *testing.T) {
+	var o onceStore
+	o.begin("a")
+	o.end("a", nil)
+	o.begin("a")
+	o.end("a", &Result{})
+	for i := range maxOnce - 1 {
+		o.begin(strconv.Itoa(i))
+	}
+	if first, was := o.begin("a"); first || was == nil {
+		t.Error("the change can be made twice")
+	}
+	if len(o.order) != len(o.done) {
+		t.Errorf("%d entries in the order of %d changes", len(o.order), len(o.done))
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"crypto/rand"
 	"encoding/hex"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 
@@ -110,6 +111,7 @@ func (o *onceStore) end(id string, res *Result) {
 	}
 	if res == nil {
 		delete(o.done, id)
+		o.order = slices.DeleteFunc(o.order, func(other string) bool { return other == id })
 		return
 	}
 	kept := *res
