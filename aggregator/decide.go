@@ -438,8 +438,8 @@ func (a *Aggregator) decidedByLeader(now quota.Time, t *attempt, b *bucket, l *q
 			b.adoptWindow(now, b.clock(), &quota.GrantEntry{WindowStart: an.WindowStart, WindowEnd: an.WindowStart.Add(l.Rate.Per)})
 		case an.Report && an.WindowStart > b.win && l.Kind != quota.SlidingWindow: // this member's view of the leader's clock lags
 			t := l.First()
-			start, end := limiter.Window(&t, an.WindowStart)
-			b.adoptWindow(now, b.clock(), &quota.GrantEntry{WindowStart: start, WindowEnd: end})
+			_, end := limiter.Window(&t, an.WindowStart)
+			b.adoptWindow(now, b.clock(), &quota.GrantEntry{WindowStart: an.WindowStart, WindowEnd: end})
 		}
 		if an.Allowed && t.cost > 0 {
 			t.window = takenIn{b.entry, b.key, an.WindowStart}

@@ -59,7 +59,9 @@ func (b *bucket) adopt(now quota.Time, l *quota.Limit) {
 	b.returnAbove(max(0, min(l.BurstUnits(), b.est)))
 	if was.Kind != is.Kind || was.Rate.Per != is.Rate.Per && is.Kind.Windowed() || was.Calendar != is.Calendar {
 		b.void()
-		b.firstWindow(now, l)
+		if was.Kind != is.Kind || is.Kind == quota.SlidingWindow || b.window() == 0 {
+			b.firstWindow(now, l)
+		} // else the window stays: the leader counts use in it until it has learned of the change
 	}
 }
 
@@ -94,8 +96,9 @@ func (b *bucket) endWindow(now quota.Time, l *quota.Limit) {
 		off := quota.Time(b.offset)
 		b.setWindow(ended, ended+off, ended.Add(l.Rate.Per)+off)
 	}
-	if b.win == ended {
-		return // reframe had ended it early: the use so far belongs to it
+	if b.win <= ended { // adoptWindow had ended it early, or windows have become longer: the use so far belongs to it
+		b.setWindow(ended, ended+quota.Time(b.offset), b.until)
+		return
 	}
 	b.dropRefunds(b.refunded)
 	b.est, b.estAt, b.estUsed = l.BurstUnits(), now, spent
@@ -186,7 +189,7 @@ func (b *bucket) adoptWindow(now quota.Time, off clockOffset, e *quota.GrantEntr
 		b.setWindow(e.WindowStart, since, until)
 		return true
 	}
-	if now >= until || b.hasLevel && e.WindowStart < b.win && l.Kind != quota.PeriodicRefill {
+	if now >= until || b.hasLevel && e.WindowEnd <= b.win && l.Kind != quota.PeriodicRefill {
 		return false
 	}
 	switch same := b.sameWindow(l, e.WindowStart); {

@@ -110,7 +110,6 @@ func (b *bucket) editDecided() *decidedState {
 type unusualState struct {
 	outlived    []deadInFlight // Concurrency under hard: in flight at members that died
 	outstanding []outstanding  // implicit grants of nodes that have not reported to this leader
-	tookOver    quota.Time     // start of the windows of another length whose use the current one includes; 0 for none
 
 	forgiven       quota.Units // part of admitted that amend forgave
 	over, needless quota.Units // over-admitted; needlessly refused, lower bound
@@ -203,15 +202,19 @@ func newBucket(now quota.Time, key string, r *rule, kl savedLevel, saved bool) *
 	return b
 }
 
-// relengthen takes the level that a new bucket would have if the length of its windows had changed when its line was
-// written, if that is lower: the change was between then and now.
+// relengthen takes the level and the window that a new bucket would have if the length of its windows had changed at
+// the earliest time that matters now: when its line was written, or when the present window began.
 func (b *bucket) relengthen(now quota.Time, kl savedLevel, was *quota.Tier) {
-	m := limiter.RestoreMeter(was, kl.Level, kl.At, kl.WindowStart, kl.Slope, kl.At)
-	m.Retier(kl.At, was, &b.tier)
+	at := kl.At
+	if b.tier.Kind != quota.PeriodicRefill {
+		start, _ := limiter.Window(&b.tier, now)
+		at = max(at, start)
+	}
+	m := limiter.RestoreMeter(was, kl.Level, kl.At, kl.WindowStart, kl.Slope, at)
+	m.Retier(at, was, &b.tier)
 	_, end := m.Bounds()
-	if m.Advance(now, &b.tier); now < end && m.Level() < b.pool.Level() {
+	if m.Advance(now, &b.tier); now < end && m.Level() <= b.pool.Level() {
 		b.pool, b.mayOwe = m, true
-		b.editUnusual().tookOver = kl.WindowStart
 	}
 }
 
@@ -300,7 +303,6 @@ func (b *bucket) roll(now quota.Time) {
 		return
 	}
 	b.ended = end
-	b.endTakeover()
 	b.liveRoll()
 	for i := range b.allocations {
 		b.allocations[i].endAnswered()
@@ -317,13 +319,6 @@ func (b *bucket) roll(now quota.Time) {
 	// repeats them when it reports again, so the allocation is kept as long as those of silent
 	// members.
 	b.allocations = slices.DeleteFunc(b.allocations, func(al allocation) bool { return al.dead && now.Sub(al.log().diedAt) > rememberSilent })
-}
-
-// endTakeover ends a window: its use does not count any more.
-func (b *bucket) endTakeover() {
-	if b.unusual != nil {
-		b.unusual.tookOver = 0
-	}
 }
 
 // mayHaveRates reports whether members may get a refill rate. Windows are divided by tokens only, since a
@@ -358,11 +353,7 @@ func (b *bucket) retier(now quota.Time, was, next *quota.Tier) {
 		b.fresh, b.rooms = now, nil
 	}
 	before := b.pool.Level()
-	from, _ := b.pool.Bounds()
 	b.pool.Retier(now, was, next)
-	if to, _ := b.pool.Bounds(); was.Kind.Windowed() && next.Kind.Windowed() && to != from && b.rarely().tookOver == 0 {
-		b.editUnusual().tookOver = from
-	}
 	b.mayOwe = b.mayOwe || next.Kind.Windowed() && b.pool.Level() < before
 }
 
@@ -505,9 +496,6 @@ func (b *bucket) windowEnded(e *quota.ReportEntry) bool {
 		return false
 	}
 	start, _ := b.pool.Bounds()
-	if from := b.rarely().tookOver; from != 0 {
-		start = min(start, from)
-	}
 	if b.tier.Kind == quota.PeriodicRefill { // an unused window restarts without notice
 		return e.Window.Add(b.tier.Rate.Per) <= start
 	}
@@ -520,8 +508,6 @@ func (b *bucket) windowEnded(e *quota.ReportEntry) bool {
 // member received after the last window ended here does not end within one period from that end.
 func (b *bucket) spentBeforeWindow(e *quota.ReportEntry) quota.Units {
 	switch start, _ := b.pool.Bounds(); {
-	case b.rarely().tookOver != 0: // members began it at moments of their own
-		return 0
 	case e.Window <= start || b.tier.Kind == quota.SlidingWindow:
 	case b.tier.Kind == quota.PeriodicRefill && (b.limit.Ceiling == quota.Soft || e.Window < b.ended.Add(b.tier.Rate.Per)):
 	default:

@@ -47,7 +47,7 @@ func (b *bucket) windowChanged(now quota.Time, kl *quota.KeyLevel) bool {
 	if !b.tier.Kind.Windowed() || b.tier.Kind == quota.SlidingWindow {
 		return false
 	}
-	if kl.Period > 0 { // the limit may have another now
+	if kl.Period > 0 && b.tier.Kind == quota.PeriodicRefill { // one that nobody has used begins again without end
 		return now >= kl.WindowStart.Add(kl.Period)
 	}
 	start, _ := b.pool.Bounds()

@@ -10,7 +10,6 @@ func (b *bucket) dropReturns(was quota.Time) {
 	if start, _ := b.pool.Bounds(); b.tier.Kind != quota.SlidingWindow || start == was {
 		return
 	}
-	b.endTakeover()
 	for i := range b.allocations {
 		al := &b.allocations[i]
 		al.returnable = min(al.returnable, al.standing().Plus(al.answered()))

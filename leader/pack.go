@@ -379,7 +379,6 @@ func (s *state) numbers(w *numbers, l *Ledger) {
 	}
 	if s.unusual = present(s.unusual, isUnusual); isUnusual {
 		w.amounts(&s.unusual.forgiven, &s.unusual.over, &s.unusual.needless, &s.unusual.needlessAtMost)
-		w.times(&s.unusual.tookOver)
 	}
 
 	elements(w, &s.allocations)

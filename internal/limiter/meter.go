@@ -54,6 +54,8 @@ func RestoreMeter(t *quota.Tier, level quota.Units, at, windowStart quota.Time, 
 	switch {
 	case t.Kind == quota.PeriodicRefill && windowStart != 0:
 		m.start, m.end = Window(t, min(windowStart, at))
+	case t.Kind.Windowed() && t.Kind != quota.SlidingWindow && windowStart != 0: // Retier keeps an earlier start
+		m.start = min(windowStart, at)
 	case t.Kind == quota.SlidingWindow && windowStart == m.start:
 		per := m.end.Sub(m.start)
 		m.returns = clamp(quota.Units(quota.MulDiv(int64(max(slope, 0)), int64(per), int64(time.Second))))

@@ -94,8 +94,23 @@ func TestRetierKinds(t *testing.T) {
 		if m.Level() != tokens(tc.want) {
 			t.Errorf("%s: level %d units, want %d tokens", tc.name, m.Level(), tc.want)
 		}
-		if start, end := limiter.Window(&tc.new, now0); !sameWindow(&m, start, end) {
-			t.Errorf("%s: not in the new tier's window", tc.name)
+		start, end := limiter.Window(&tc.new, now0)
+		if tc.old.Kind.Windowed() && tc.new.Kind.Windowed() {
+			start, _ = limiter.Window(&tc.old, now0)
+		}
+		if !sameWindow(&m, start, end) {
+			t.Errorf("%s: the window is not the new tier's, from the old one's start", tc.name)
+		}
+		for _, later := range []time.Duration{0, 2 * hour} { // a checkpoint keeps the start, until the window ends
+			if tc.new.Kind != quota.FixedWindow {
+				continue
+			}
+			want := m
+			want.Advance(now0.Add(later), &tc.new)
+			got := limiter.RestoreMeter(&tc.new, m.Level(), now0, start, 0, now0.Add(later))
+			if s, e := want.Bounds(); got.Level() != want.Level() || !sameWindow(&got, s, e) {
+				t.Errorf("%s, restored after %v: %+v, want %+v", tc.name, later, got.State(), want.State())
+			}
 		}
 	}
 }

@@ -14,9 +14,10 @@ import (
 //     until the window ends. The window remains if kind, period and calendar do.
 //   - A window of another period or kind takes over the use of the old one, however much that is: with
 //     9000 used of 10000 a month, 9000 of the new day's count are used until that day ends. So a change
-//     that is reverted at once has no effect. A sliding window starts without a previous window.
-//     PeriodicRefill keeps the start of its window, unless the window would have ended by now: then it
-//     keeps the end.
+//     that is reverted at once has no effect. It keeps the start of the old one, so that the start always
+//     says since when use counts, and ends when the new tier's present window does. A PeriodicRefill window
+//     ends one new period after its start, or if that has passed, when the old window does. A sliding window
+//     starts without a previous one.
 //   - A token bucket that was a window takes over its use, but its level is no lower than empty, or
 //     than the debt before: a slow rate would need months to refill a month's use.
 //   - A Concurrency that was another kind starts with nothing in flight, because nothing exists that
@@ -52,12 +53,16 @@ func (m *Meter) rewindow(old, next *quota.Tier) {
 		return
 	}
 	m.bucket.rem, m.returns = 0, 0
-	at := m.bucket.at
-	if old.Kind != quota.PeriodicRefill || next.Kind != quota.PeriodicRefill {
-		m.start, m.end = Window(next, at)
+	start, end := m.start, m.end
+	m.start, m.end = Window(next, m.bucket.at)
+	if !old.Kind.Windowed() || !next.Kind.Windowed() {
 		return
 	}
-	if _, end := Window(next, m.start); end > at {
+	m.start = start
+	if next.Kind != quota.PeriodicRefill {
+		return
+	}
+	if _, m.end = Window(next, start); m.end <= m.bucket.at {
 		m.end = end
 	}
 }

@@ -66,6 +66,27 @@ func TestChangedRates(t *testing.T) {
 	}
 }
 
+// TestChangedWindows gives hard fixed windows other lengths under the same faults. Of 5037 such scenarios 33 exceeded the
+// limit, by up to 36 tokens, also without any death: what members used before the leader learned of the change counted
+// as use of an ended window, and refunds of use before a longer window raised its level. The lengths differ by powers of
+// two: then the ends of longer windows are ends of shorter ones, as the envelope assumes.
+func TestChangedWindows(t *testing.T) {
+	t.Parallel()
+	for _, seed := range seedsAnd(40, 40, 20012, 20681, 22167, 22473, 22559, 28278) {
+		s := changedScenario(seed)
+		if s.Limit.Kind != quota.FixedWindow {
+			continue
+		}
+		rng := rand.New(rand.NewPCG(seed, 82))
+		for i := range s.Faults {
+			if f := &s.Faults[i]; f.Kind == Resize {
+				f.Tiers[0].Rate.Per = f.Tiers[0].Rate.Per * []time.Duration{1, 2, 8, 16, 32}[rng.IntN(5)] / 4
+			}
+		}
+		clean(t, describe(s), s)
+	}
+}
+
 // changedScenario draws a hard limit whose size changes while leaders and others die, pause and are cut off.
 func changedScenario(seed uint64) Scenario {
 	rng := rand.New(rand.NewPCG(seed, 79))

@@ -60,13 +60,9 @@ func covers(tiers []quota.Tier, meters []limiter.Meter, now quota.Time, cost quo
 // instead of refusing. Debt of a sliding window expires like its use, that of other windows at their
 // end.
 type Envelope struct {
-	tiers   []quota.Tier
-	meters  []limiter.Meter
-	carried []carried // by tier; nil until a change of the tiers
+	tiers  []quota.Tier
+	meters []limiter.Meter
 }
-
-// carried says that a window took over the use of others, which began at from, and ends at until.
-type carried struct{ from, until quota.Time }
 
 // NewEnvelope returns the envelope of a key that is first used at now.
 func NewEnvelope(tiers []quota.Tier, now quota.Time) Envelope {
@@ -107,9 +103,6 @@ func (e *Envelope) Refund(now quota.Time, cost quota.Units, takenAt []quota.Time
 		m, t := &e.meters[i], &e.tiers[i]
 		m.Advance(now, t)
 		from, _ := m.Bounds()
-		if len(e.carried) > 0 && now < e.carried[i].until {
-			from = e.carried[i].from
-		}
 		refund(m, t, cost, takenAt[i] >= from)
 	}
 }
@@ -138,16 +131,9 @@ func (e *Envelope) Retier(now quota.Time, tiers []quota.Tier, forgive bool) {
 	e.covers(now, 0)
 	was := slices.Clone(e.meters)
 	retier(e.tiers, e.meters, now, tiers)
-	if e.carried == nil {
-		e.carried = make([]carried, len(tiers))
-	}
-	for i := range e.meters {
-		m, c := &e.meters[i], &e.carried[i]
-		if from, _ := was[i].Bounds(); now >= c.until || from < c.from {
-			c.from = from
-		}
-		_, c.until = m.Bounds()
-		if forgive {
+	if forgive {
+		for i := range e.meters {
+			m := &e.meters[i]
 			m.Add(max(0, min(was[i].Level(), 0)-m.Level()))
 		}
 	}
