@@ -59,9 +59,10 @@ func (b *bucket) adopt(now quota.Time, l *quota.Limit) {
 	b.returnAbove(max(0, min(l.BurstUnits(), b.est)))
 	if was.Kind != is.Kind || was.Rate.Per != is.Rate.Per && is.Kind.Windowed() || was.Calendar != is.Calendar {
 		b.void()
+		// A window of another length stays: the leader counts use in it until it has learned of the change.
 		if was.Kind != is.Kind || is.Kind == quota.SlidingWindow || b.window() == 0 {
 			b.firstWindow(now, l)
-		} // else the window stays: the leader counts use in it until it has learned of the change
+		}
 	}
 }
 
