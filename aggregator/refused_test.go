@@ -66,7 +66,8 @@ func TestRefusalThatMayNotHold(t *testing.T) {
 	}
 }
 
-// TestLargeCostsAfterRefunds: calls that cost much, and give a part back, are refused only when too little is left.
+// TestLargeCostsAfterRefunds: calls of one node that cost much, and give a part back, pass if what the leader has, or is
+// about to learn of, covers them.
 func TestLargeCostsAfterRefunds(t *testing.T) {
 	take := func(cost int64) *Call {
 		c := &Call{}

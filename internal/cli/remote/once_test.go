@@ -31,24 +31,30 @@ func (r *resetter) ResetKey(ctx context.Context, _ *quoratev1.ResetKeyRequest) (
 	return &quoratev1.ResetKeyResponse{}, nil
 }
 
+// serve starts a gRPC server for the time of the test, and returns its address.
+func serve(t *testing.T, srv *grpc.Server) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	go srv.Serve(l) // until Stop
+	t.Cleanup(srv.Stop)
+	return l.Addr().String()
+}
+
 // TestResetIsAskedOnce checks that a reset which a node received and did not answer is not sent to
 // the next node, and that one which could not be sent is.
 func TestResetIsAskedOnce(t *testing.T) {
 	var resets atomic.Int64
 	listen := func(loses bool) string {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
 		srv := grpc.NewServer()
 		node := &resetter{resets: &resets}
 		if loses {
 			node.lose = func() { go srv.Stop() }
 		}
 		quoratev1.RegisterKeyServiceServer(srv, node)
-		go srv.Serve(l) // until Stop
-		t.Cleanup(srv.Stop)
-		return l.Addr().String()
+		return serve(t, srv)
 	}
 	to := Targets{Addrs: []string{listen(true), listen(false)}}
 	reset := func() error {
@@ -70,10 +76,6 @@ func TestResetIsAskedOnce(t *testing.T) {
 func TestChangesAreAskedOnce(t *testing.T) {
 	var calls atomic.Int64
 	listen := func(answers bool) string {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
 		srv := grpc.NewServer(grpc.UnknownServiceHandler(func(_ any, s grpc.ServerStream) error {
 			calls.Add(1)
 			if !answers {
@@ -82,9 +84,7 @@ func TestChangesAreAskedOnce(t *testing.T) {
 			}
 			return s.SendMsg(&emptypb.Empty{})
 		}))
-		go srv.Serve(l) // until Stop
-		t.Cleanup(srv.Stop)
-		return l.Addr().String()
+		return serve(t, srv)
 	}
 	to := Targets{Addrs: []string{listen(false), listen(true)}, timeout: 200 * time.Millisecond}
 	for _, c := range []struct {
