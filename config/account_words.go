@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/quorate/quorate/internal/account"
+	"github.com/quorate/quorate/internal/phrase"
 )
 
 // AccountIDForm is the form of an account's id as one word.
@@ -15,7 +16,7 @@ const AccountIDForm = "app~realm~identity~namespace~name~type"
 func ParseAccountID(word string) (account.ID, error) {
 	id, ok := account.ParseWord(word)
 	if !ok {
-		return account.ID{}, fmt.Errorf("%s has %d parts; must be %s", clip(word), strings.Count(word, "~")+1, AccountIDForm)
+		return account.ID{}, fmt.Errorf("%s has %s; must be %s", clip(word), phrase.Plural(strings.Count(word, "~")+1, "part"), AccountIDForm)
 	}
 	return id, inFileWords(id.Validate())
 }
@@ -36,7 +37,7 @@ func ParseConfigID(word string, near account.ConfigID) (account.ConfigID, error)
 	case 3:
 		id = account.ConfigID{App: part[0], Realm: part[1], Version: part[2]}
 	default:
-		return id, fmt.Errorf("%s has %d parts; must be %s, or the version alone", clip(word), len(part), ConfigIDForm)
+		return id, fmt.Errorf("%s has %s; must be %s, or the version alone", clip(word), phrase.Plural(len(part), "part"), ConfigIDForm)
 	}
 	return id, inFileWords(id.Validate())
 }
@@ -63,7 +64,7 @@ func ParsePolicyRef(word string, near account.ConfigID) (account.PolicyRef, erro
 		ref.Config.App, ref.Config.Realm = part[0], part[1]
 		part = part[2:]
 	case len(part) != 4:
-		return ref, fmt.Errorf("%s has %d parts; must be %s, or app~realm~ before it", clip(word), len(part), PolicyForm)
+		return ref, fmt.Errorf("%s has %s; must be %s, or app~realm~ before it", clip(word), phrase.Plural(len(part), "part"), PolicyForm)
 	}
 	ref.Config.Version = part[0]
 	ref.Key = account.PolicyKey{Namespace: part[1], Name: part[2], Resource: part[3]}

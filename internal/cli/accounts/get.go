@@ -147,7 +147,7 @@ all).`,
 func listAccounts(cmd *cobra.Command, t *remote.Targets, who Identity, req *quoratev1.ListAccountsRequest, most int, output *render.Output) error {
 	defer t.Keep()()
 	tbl := render.NewTable("IDENTITY", "NAMESPACE", "NAME", "TYPE", "BALANCE", "PROJECTED", "NEXT REFILL", "LIMIT", "POLICY", "UPDATED")
-	return printPages(cmd, output.List(cmd, "accounts", tbl), most, func(size int32) ([]proto.Message, string, error) {
+	return printPages(cmd, output.List(cmd, "accounts", "no accounts", tbl), most, func(size int32) ([]proto.Message, string, error) {
 		req.PageSize = size
 		res, err := callAdmin(cmd.Context(), t, who, quoratev1.AccountAdminServiceClient.ListAccounts, req)
 		if err != nil {

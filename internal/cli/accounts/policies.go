@@ -278,7 +278,7 @@ when it was loaded, and by whom. The first 100 are printed unless --max is given
 func listPolicies(cmd *cobra.Command, t *remote.Targets, who Identity, req *quoratev1.ListPoliciesRequest, most int, output *render.Output) error {
 	defer t.Keep()()
 	tbl := render.NewTable("VERSION", "POLICIES", "LOADED", "BY")
-	return printPages(cmd, output.List(cmd, "policies", tbl), most, func(size int32) ([]proto.Message, string, error) {
+	return printPages(cmd, output.List(cmd, "policies", "no policies", tbl), most, func(size int32) ([]proto.Message, string, error) {
 		req.PageSize = size
 		res, err := callAdmin(cmd.Context(), t, who, quoratev1.AccountAdminServiceClient.ListPolicies, req)
 		if err != nil {

@@ -44,7 +44,7 @@ func listRealms(cmd *cobra.Command, t *remote.Targets, who Identity, most int, o
 	defer t.Keep()()
 	tbl := render.NewTable("APP", "REALM", "ACCOUNTS", "POLICY CONFIGS")
 	req := &quoratev1.ListRealmsRequest{}
-	return printPages(cmd, output.List(cmd, "realms", tbl), most, func(size int32) ([]proto.Message, string, error) {
+	return printPages(cmd, output.List(cmd, "realms", "no realms with accounts or policies", tbl), most, func(size int32) ([]proto.Message, string, error) {
 		req.PageSize = size
 		res, err := callAdmin(cmd.Context(), t, who, quoratev1.AccountAdminServiceClient.ListRealms, req)
 		if err != nil {

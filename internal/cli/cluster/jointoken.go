@@ -117,17 +117,21 @@ func newJoinTokenListCommand() *cobra.Command {
 	var t remote.Targets
 	var output render.Output
 	cmd := &cobra.Command{
-		Use:     "list",
+		Use:     "list [ID...]",
 		Aliases: []string{"get", "describe"},
 		Short:   "Print the join tokens",
-		Long: `Print the join tokens that have uses left, without their secrets. STATE marks
-tokens of an authority that "quorate ca rotate" has replaced: nodes cannot join
-with them.`,
-		Example: `  quorate join-token list`,
-		Args:    cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
+		Long: `Print the join tokens that have uses left, all or those with the given ids,
+without their secrets. STATE marks tokens of an authority that "quorate ca
+rotate" has replaced: nodes cannot join with them. "describe" prints each field
+on its own line.`,
+		Example: `  quorate join-token list
+  quorate join-token describe 5d1fa2c07b3e`,
+		RunE: func(cmd *cobra.Command, args []string) error {
 			res, err := CallCluster(cmd.Context(), &t, accounts.Identity{}, quoratev1.ClusterServiceClient.ListJoinTokens, &quoratev1.ListJoinTokensRequest{})
 			if err != nil {
+				return err
+			}
+			if res.Tokens, err = Named(args, res.Tokens, "join token", (*quoratev1.JoinToken).GetId); err != nil {
 				return err
 			}
 			tbl := render.NewTable("ID", "EXPIRES", "USES LEFT", "CREATED", "BY", "STATE")

@@ -52,7 +52,7 @@ func newNodesGetCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			list, err := named(args, st.Nodes, "node", func(n *quoratev1.NodeStatus) string { return n.Id })
+			list, err := Named(args, st.Nodes, "node", func(n *quoratev1.NodeStatus) string { return n.Id })
 			if err != nil {
 				return err
 			}
@@ -79,7 +79,7 @@ ranges that it leads and holds.`,
 			if err != nil {
 				return err
 			}
-			found, err := named(args, st.Nodes, "node", func(n *quoratev1.NodeStatus) string { return n.Id })
+			found, err := Named(args, st.Nodes, "node", func(n *quoratev1.NodeStatus) string { return n.Id })
 			if err != nil {
 				return err
 			}
@@ -122,7 +122,7 @@ on each line.`,
 			if err != nil {
 				return err
 			}
-			list, err := named(args, st.Ranges, "range", func(r *quoratev1.RangeStatus) string { return strconv.FormatUint(uint64(r.Id), 10) })
+			list, err := Named(args, st.Ranges, "range", func(r *quoratev1.RangeStatus) string { return strconv.FormatUint(uint64(r.Id), 10) })
 			if err != nil {
 				return err
 			}
@@ -166,19 +166,21 @@ func statusOfAll(cmd *cobra.Command, t *remote.Targets) (*quoratev1.GetStatusRes
 // maxKnown bounds the names in an error about an unknown one.
 const maxKnown = 10
 
-// named returns the items with the given names, all of them without names.
-func named[T any](names []string, list []T, kind string, name func(T) string) ([]T, error) {
+// Named returns the items with the given names, all of them without names.
+func Named[T any](names []string, list []T, kind string, name func(T) string) ([]T, error) {
 	var known []string
 	for _, x := range list {
 		known = append(known, name(x))
 	}
 	for _, n := range names {
-		if !slices.Contains(known, n) {
-			more := ""
-			if len(known) > maxKnown {
-				more = fmt.Sprintf(" and %d more", len(known)-maxKnown)
-			}
-			return nil, exit.NotFoundf("unknown %s %q; known: %s%s", kind, n, strings.Join(known[:min(len(known), maxKnown)], ", "), more)
+		switch more := len(known) - maxKnown; {
+		case slices.Contains(known, n):
+		case len(known) == 0:
+			return nil, exit.NotFoundf("unknown %s %q; there are no %ss", kind, n, kind)
+		case more > 0:
+			return nil, exit.NotFoundf("unknown %s %q; known: %s and %d more", kind, n, strings.Join(known[:maxKnown], ", "), more)
+		default:
+			return nil, exit.NotFoundf("unknown %s %q; known: %s", kind, n, strings.Join(known, ", "))
 		}
 	}
 	if len(names) == 0 {

@@ -91,7 +91,7 @@ func printLimits(p *render.Page, res *quoratev1.GetLimitsResponse, wide bool) {
 		addLimit(tbl, l, wide)
 	}
 	fmt.Fprintf(p, "version %d\n", res.Version)
-	p.Table(tbl)
+	p.TableOr(tbl, "no limits; apply a limit file with \"quorate limits apply FILE\"")
 }
 
 func addLimit(t *render.Table, l *quoratev1.Limit, wide bool) {

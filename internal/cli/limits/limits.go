@@ -22,6 +22,7 @@ import (
 	"github.com/quorate/quorate/internal/cli/render"
 	"github.com/quorate/quorate/internal/cli/usage"
 	"github.com/quorate/quorate/internal/quota"
+	"github.com/quorate/quorate/internal/suggest"
 )
 
 // NewCommand returns "quorate limits".
@@ -165,10 +166,18 @@ func (c choice) missing(limits []*quoratev1.Limit) error {
 	for _, s := range c {
 		one := choice{s}
 		if !slices.ContainsFunc(limits, func(l *quoratev1.Limit) bool { return one.has(l.Namespace, l.Name) }) {
-			return exit.NotFoundf("unknown limit or namespace %s; \"quorate limits get\" lists all", s)
+			return exit.NotFoundf("unknown limit or namespace %s;%s \"quorate limits get\" lists all", s, suggest.DidYouMean(s, scopes(limits), ""))
 		}
 	}
 	return nil
+}
+
+// scopes returns the namespace and the full name of each limit.
+func scopes(limits []*quoratev1.Limit) (out []string) {
+	for _, l := range limits {
+		out = append(out, l.Namespace, l.Namespace+"/"+l.Name)
+	}
+	return out
 }
 
 // CheckScope returns an error if a namespace, or namespace/limit, matches no active limit. Commands

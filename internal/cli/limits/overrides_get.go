@@ -83,7 +83,7 @@ func getOverride(cmd *cobra.Command, t *remote.Targets, limit, key string, outpu
 func listOverrides(cmd *cobra.Command, t *remote.Targets, req *quoratev1.ListOverridesRequest, most int, output *render.Output) error {
 	defer t.Keep()()
 	tbl := newOverrideTable()
-	pages := output.List(cmd, "overrides", tbl)
+	pages := output.List(cmd, "overrides", "no overrides", tbl)
 	file := output.Format == render.FormatYAML
 	shown := 0
 	for {

@@ -151,7 +151,7 @@ func (t *Targets) NoneAnswers(addrs []string, last error) error {
 	case wrong != "":
 		return exit.Errorf(exit.Unreachable, "%s is %s: %s", list, wrong, wantsGRPC)
 	case secure == "" && has("connection error") && (has("EOF") || has("reset")):
-		return exit.Errorf(exit.Unreachable, "the nodes at %s close every connection: %s\nIf this is their port for peers, use the gRPC port, 7412 by default. If they use TLS, name a directory of credentials with --tls-dir or QUORATE_TLS_DIR: %s", list, cause, firstCertificate)
+		return exit.Errorf(exit.Unreachable, "the nodes at %s close every connection: %s\nIf this is their port for peers or for HTTP, use the gRPC port, 7412 by default. If they use TLS, name a directory of credentials with --tls-dir or QUORATE_TLS_DIR: %s", list, cause, firstCertificate)
 	case secure != "" && has("than those trusted here"):
 		return exit.Errorf(exit.Unreachable, "the nodes at %s are not those that %s trusts: %s\nThe addresses or the directory belong to another cluster, or the cluster's authority was replaced: then get its ca.crt with \"quorate ca status --trust-out FILE\" on a machine that trusts it", list, secure, cause)
 	}

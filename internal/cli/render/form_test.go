@@ -146,7 +146,7 @@ func TestList(t *testing.T) {
 			cmd := &cobra.Command{}
 			cmd.SetOut(&b)
 			tbl := NewTable("KEY", "N", "TEXT")
-			list := (&Output{Format: format}).List(cmd, "keys", tbl)
+			list := (&Output{Format: format}).List(cmd, "keys", "no keys", tbl)
 			tbl.Row("longer", Nothing, Nothing)
 			tbl.Row("a", 10, Nothing)
 			first := list.Add([]proto.Message{&quoratev1.LimitRef{Limit: "longer"}, &quoratev1.LimitRef{Limit: "a"}})

@@ -85,7 +85,7 @@ func (o *Output) Printf(cmd *cobra.Command, data any, format string, args ...any
 }
 
 // List begins an answer that is a list and arrives in parts. In data, it is the field with the
-// given name.
-func (o *Output) List(cmd *cobra.Command, name string, table *Table) *List {
-	return &List{printer: o.Printer(cmd), name: name, table: table}
+// given name. Of an empty list, a page shows the sentence none.
+func (o *Output) List(cmd *cobra.Command, name, none string, table *Table) *List {
+	return &List{printer: o.Printer(cmd), name: name, none: none, table: table}
 }

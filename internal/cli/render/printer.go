@@ -302,6 +302,7 @@ func inLines(n *yaml.Node) {
 type List struct {
 	printer Printer
 	name    string // the name of the field in data
+	none    string // what a page shows of an empty list
 	table   *Table
 	begun   bool
 	items   int
@@ -338,11 +339,20 @@ func jsonEnd(fields string) string {
 }
 
 func (p pagePrinter) add(l *List, _ []proto.Message) error {
+	if l.table.Len() == 0 {
+		return nil
+	}
 	defer l.table.next()
 	return p.table(l.table)
 }
 
-func (pagePrinter) end(*List, string) error { return nil }
+func (p pagePrinter) end(l *List, _ string) error {
+	if l.table.begun {
+		return nil
+	}
+	_, err := fmt.Fprintln(p.w, l.none)
+	return err
+}
 
 func (c *csvPrinter) add(l *List, _ []proto.Message) error {
 	defer l.table.next()

@@ -36,8 +36,9 @@ func newCAStatusCommand() *cobra.Command {
 	var output render.Output
 	var trustOut string
 	cmd := &cobra.Command{
-		Use:   "status",
-		Short: "Print the signing authority and the phase of a rotation",
+		Use:     "status",
+		Aliases: []string{"show", "get", "describe"},
+		Short:   "Print the signing authority and the phase of a rotation",
 		Long: `Print the SHA-256 of the certificate that signs, and the phase of a rotation:
 
   steady      no rotation

@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
+	"github.com/quorate/quorate/internal/cli/cluster"
 	"github.com/quorate/quorate/internal/cli/exit"
 	"github.com/quorate/quorate/internal/cli/remote"
 	"github.com/quorate/quorate/internal/cli/render"
@@ -154,13 +155,15 @@ node that answers, and the built-in ones. With an identity, only its own.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			req := &quoratev1.ListBindingsRequest{}
 			if len(args) > 0 {
-				req.Identity = args[0]
+				if req.Identity = args[0]; req.Identity != "*" && !strings.Contains(req.Identity, ":") {
+					return exit.Usagef("%q: must be KIND:NAME, such as token:ci, or *; \"quorate roles describe\" prints roles", req.Identity)
+				}
 			}
 			res, err := callSecurity(cmd.Context(), &t, quoratev1.SecurityServiceClient.ListBindings, req)
 			if err != nil {
 				return err
 			}
-			return output.Print(cmd, res, func(p *render.Page) { p.Table(bindingsTable(res.Bindings)) })
+			return output.Print(cmd, res, func(p *render.Page) { p.TableOr(bindingsTable(res.Bindings), "no bindings") })
 		},
 	}
 	t.AddFlags(cmd)
@@ -184,16 +187,20 @@ func newRolesShowCommand() *cobra.Command {
 	var t remote.Targets
 	var output render.Output
 	cmd := &cobra.Command{
-		Use:     "show",
+		Use:     "show [ROLE...]",
 		Aliases: []string{"describe"},
 		Short:   "List the roles and their permissions",
-		Long: `List the roles and their permissions, from the weakest to the strongest.
-docs/reference/authorization.md says which call needs which.`,
-		Example: `  quorate roles show`,
-		Args:    cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
+		Long: `List all roles, from the weakest to the strongest, or those with the given
+names, and their permissions. docs/reference/authorization.md says which call
+needs which. "describe" prints each field on its own line.`,
+		Example: `  quorate roles show
+  quorate roles describe checker`,
+		RunE: func(cmd *cobra.Command, args []string) error {
 			res, err := callSecurity(cmd.Context(), &t, quoratev1.SecurityServiceClient.ListRoles, &quoratev1.ListRolesRequest{})
 			if err != nil {
+				return err
+			}
+			if res.Roles, err = cluster.Named(args, res.Roles, "role", (*quoratev1.Role).GetName); err != nil {
 				return err
 			}
 			rows := render.NewTable("ROLE", "FOR", "PERMISSIONS")

@@ -8,6 +8,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
+	"github.com/quorate/quorate/internal/cli/cluster"
 	"github.com/quorate/quorate/internal/cli/remote"
 	"github.com/quorate/quorate/internal/cli/render"
 	"github.com/quorate/quorate/internal/cli/usage"
@@ -64,16 +65,20 @@ func newTokensListCommand() *cobra.Command {
 	var t remote.Targets
 	var output render.Output
 	cmd := &cobra.Command{
-		Use:     "list",
+		Use:     "list [ID...]",
 		Aliases: []string{"get", "describe"},
 		Short:   "List the tokens, without their secrets",
-		Long:    `List the tokens by name, with creator and expiry. Secrets are not shown.`,
+		Long: `List all tokens by name, or those with the given ids, with creator and expiry.
+Secrets are not shown. "describe" prints each field on its own line.`,
 		Example: `  quorate tokens list
+  quorate tokens describe 1f0c9a3b77de
   quorate tokens list -o json`,
-		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
+		RunE: func(cmd *cobra.Command, args []string) error {
 			res, err := callSecurity(cmd.Context(), &t, quoratev1.SecurityServiceClient.ListTokens, &quoratev1.ListTokensRequest{})
 			if err != nil {
+				return err
+			}
+			if res.Tokens, err = cluster.Named(args, res.Tokens, "token", (*quoratev1.BearerToken).GetId); err != nil {
 				return err
 			}
 			rows := render.NewTable("ID", "IDENTITY", "EXPIRES", "MADE BY", "COMMENT")
@@ -84,7 +89,7 @@ func newTokensListCommand() *cobra.Command {
 				}
 				rows.Row(render.Name(t.Id), render.Name("token:"+t.Name), end, render.NameOrNothing(t.By), render.NameOrNothing(t.Comment))
 			}
-			return output.Print(cmd, res, func(p *render.Page) { p.Table(rows) })
+			return output.Print(cmd, res, func(p *render.Page) { p.TableOr(rows, "no tokens") })
 		},
 	}
 	t.AddFlags(cmd)

@@ -125,7 +125,7 @@ func suggestion(cmd *cobra.Command, typed string) string {
 	var names []string
 	for _, sub := range cmd.Commands() {
 		if sub.IsAvailableCommand() {
-			names = append(names, sub.Name())
+			names = append(append(names, sub.Name()), sub.Aliases...)
 		}
 	}
 	return suggest.Word(typed, names)
