@@ -4,12 +4,16 @@ import (
 	"crypto/rand"
 	"encoding/hex"
 	"fmt"
+	"math"
 	"net/http"
 	"strconv"
 	"strings"
 	"time"
 
+	"google.golang.org/protobuf/proto"
+
 	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
+	"github.com/quorate/quorate/internal/account"
 	"github.com/quorate/quorate/internal/phrase"
 	"github.com/quorate/quorate/internal/rbac"
 )
@@ -98,7 +102,7 @@ func accountWord(id *quoratev1.AccountID) string {
 func accountOf(word string) (*quoratev1.AccountID, error) {
 	p := strings.Split(word, "~")
 	if len(p) != 6 {
-		return nil, &Problem{Status: http.StatusBadRequest, Title: "Invalid account", Detail: fmt.Sprintf("%q has %d parts; must be app~realm~identity~namespace~name~type.", phrase.Clip(word, 200), len(p)), Field: "id"}
+		return nil, &Problem{Status: http.StatusBadRequest, Title: "Invalid account", Detail: fmt.Sprintf("%q has %s; must be app~realm~identity~namespace~name~type.", phrase.Clip(word, 200), phrase.Plural(len(p), "part")), Field: "id"}
 	}
 	return &quoratev1.AccountID{AppId: p[0], Realm: p[1], Identity: p[2], Namespace: p[3], Name: p[4], ResourceType: p[5]}, nil
 }
@@ -108,9 +112,32 @@ type accountPage struct {
 	Word     string
 	ID       *quoratev1.AccountID
 	State    *quoratev1.AccountState
-	Changes  []*quoratev1.AccountChange
+	Changes  []accountChange
 	Problem  *Problem // why there is no history
 	MayWrite bool
+}
+
+// accountChange is a change, with the balance before it.
+type accountChange struct {
+	*quoratev1.AccountChange
+	Created bool // it created the account: the balance before is the default of the account's policy
+	Known   bool // Before is known
+	Before  int64
+}
+
+// changesOf returns the changes with the balances before them. The oldest one created the account, unless older
+// ones were dropped.
+func changesOf(list []*quoratev1.AccountChange, now *quoratev1.Account) []accountChange {
+	out := make([]accountChange, len(list))
+	for i, c := range list {
+		out[i] = accountChange{AccountChange: c, Known: true, Before: c.PreviousBalance}
+		if i < len(list)-1 || len(list) == account.MaxHistory || c.PreviousBalance != 0 {
+			continue
+		}
+		out[i].Created, out[i].Before = true, int64(min(now.GetPolicy().GetDefault(), math.MaxInt64))
+		out[i].Known = c.PolicyId != nil && proto.Equal(c.PolicyId, now.GetPolicyId())
+	}
+	return out
 }
 
 // Policy describes the account's policy.
@@ -161,7 +188,7 @@ func loadAccount(r *Request) (any, error) {
 		a.Problem = problemOf(err)
 		return a, nil
 	}
-	a.Changes = past.Changes
+	a.Changes = changesOf(past.Changes, a.State.GetAccount())
 	return a, nil
 }
 
@@ -244,12 +271,12 @@ func opResult(res *quoratev1.ApplyOpsResponse) (*Result, error) {
 		return nil, &Problem{Status: http.StatusConflict, Title: "Not applied", Detail: enumText(one.Status.String(), "OP_STATUS_ERR_") + ": " + one.StatusMsg, Field: field}
 	}
 	out := &Result{Title: "Applied", Lines: []string{fmt.Sprintf("The balance was %s and is %s.", num(one.PreviousBalance), num(one.NewBalance))}}
+	if one.AccountStatus == quoratev1.AccountStatus_ACCOUNT_STATUS_CREATED {
+		out.Lines = []string{fmt.Sprintf("This created the account. Its balance is %s.", num(one.NewBalance))}
+	}
 	if res.Repeated {
 		out.Title = "Already applied"
 		out.Lines = append(out.Lines, "This request id was applied at "+res.OriginallySet.AsTime().UTC().Format("2006-01-02 15:04:05")+" UTC; it was not applied again.")
-	}
-	if one.AccountStatus == quoratev1.AccountStatus_ACCOUNT_STATUS_CREATED {
-		out.Lines = append(out.Lines, "This created the account.")
 	}
 	return out, nil
 }

@@ -220,14 +220,15 @@ func opsTable(req *quoratev1.ApplyOpsRequest, res *quoratev1.ApplyOpsResponse) *
 			break
 		}
 		status := render.Word(r.Status)
-		if r.Status == quoratev1.OpStatus_OP_STATUS_SUCCESS && r.AccountStatus == quoratev1.AccountStatus_ACCOUNT_STATUS_CREATED {
+		created := r.Status == quoratev1.OpStatus_OP_STATUS_SUCCESS && r.AccountStatus == quoratev1.AccountStatus_ACCOUNT_STATUS_CREATED
+		if created {
 			status = "created"
 		}
 		why := phrase.Printable(r.StatusMsg)
 		if why == "" {
 			why = "-"
 		}
-		t.Row(accountWord(req.Ops[i].AccountId), r.PreviousBalance, r.NewBalance, status, why)
+		t.Row(accountWord(req.Ops[i].AccountId), before(r.PreviousBalance, created), r.NewBalance, status, why)
 	}
 	return t
 }

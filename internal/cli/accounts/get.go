@@ -3,6 +3,7 @@ package accounts
 import (
 	"fmt"
 	"slices"
+	"strconv"
 
 	"github.com/spf13/cobra"
 	"google.golang.org/protobuf/proto"
@@ -229,10 +230,21 @@ request, and the new balance. Exit code 5 means that the account is unknown.`, a
 	return cmd
 }
 
+// before returns a cell with the balance before a change. An account that the change created had none, which is
+// 0 for programs.
+func before(balance int64, created bool) render.Cell {
+	if created {
+		return render.Cell{Human: render.Nothing, Machine: "0"}
+	}
+	text := strconv.FormatInt(balance, 10)
+	return render.Cell{Human: text, Machine: text}
+}
+
 func printAccountHistory(p *render.Page, id account.ID, res *quoratev1.GetAccountHistoryResponse) {
 	t := render.NewTable("TIME", "BY", "REQUEST", "BEFORE", "AFTER", "POLICY SET")
-	for _, c := range res.Changes {
-		t.Row(render.When(c.At), render.NameOrNothing(c.By), render.NameOrNothing(c.RequestId), c.PreviousBalance, c.NewBalance, policyCell(c.PolicyId, accountProto(id)))
+	for i, c := range res.Changes {
+		created := i == len(res.Changes)-1 && i+1 < account.MaxHistory && c.PreviousBalance == 0 // no older changes were dropped
+		t.Row(render.When(c.At), render.NameOrNothing(c.By), render.NameOrNothing(c.RequestId), before(c.PreviousBalance, created), c.NewBalance, policyCell(c.PolicyId, accountProto(id)))
 	}
 	p.Table(t)
 }
