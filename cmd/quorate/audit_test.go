@@ -35,7 +35,7 @@ func TestAuditIsFollowed(t *testing.T) {
 	if code := cli.Run(t.Context(), []string{"audit", "--data", dir}, &out, &errs); code != exit.OK {
 		t.Fatal(errs.String())
 	}
-	if got := identities(out.String()); got != "abcd" || !strings.Contains(out.String(), `n1 client:a m a="b" change=drain failed: "why`) || strings.Count(out.String(), "\n") != 4 {
+	if got := identities(out.String()); got != "abcd" || !strings.Contains(out.String(), `n1 client:a tried to call m (a: "b", change: drain): failed: "why`) || strings.Count(out.String(), "\n") != 4 {
 		t.Errorf("%q: %s", got, out.String())
 	}
 	var followed transcript

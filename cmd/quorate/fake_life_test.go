@@ -171,6 +171,7 @@ func (c *fakeCluster) ListAuditEntries(_ context.Context, req *quoratev1.ListAud
 	}
 	if req.Since != nil && req.Since.AsTime().After(apiproto.Time(at).AsTime()) {
 		out.NextPageToken = "" // what is older is not asked for
+		out.Entries = slices.DeleteFunc(out.Entries, func(e *quoratev1.AuditEntry) bool { return e.Time.AsTime().Before(req.Since.AsTime()) })
 	}
 	return out, nil
 }

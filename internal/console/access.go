@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
+	"github.com/quorate/quorate/internal/audit/words"
 	"github.com/quorate/quorate/internal/rbac"
 )
 
@@ -149,20 +150,13 @@ func bindingOf(r *Request) *quoratev1.Binding {
 	return &quoratev1.Binding{Identity: strings.TrimSpace(f.Get("identity")), Role: f.Get("role"), Scope: strings.TrimSpace(f.Get("scope"))}
 }
 
-func where(scope string) string {
-	if scope == "" || scope == string(rbac.Everywhere) {
-		return "everywhere"
-	}
-	return "in " + scope
-}
-
 func doBind(r *Request) (*Result, error) {
 	b := bindingOf(r)
 	res, err := r.Security.SetBinding(r.Context(), &quoratev1.SetBindingRequest{Binding: b})
 	if err != nil {
 		return nil, err
 	}
-	out := &Result{Title: "Role granted", Lines: []string{b.Identity + " is " + b.Role + " " + where(b.Scope) + "."}}
+	out := &Result{Title: "Role granted", Lines: []string{b.Identity + " is " + b.Role + " " + words.Where(b.Scope) + "."}}
 	if !res.Changed {
 		out.Title = "No change needed"
 	}
@@ -177,7 +171,7 @@ func confirmUnbind(r *Request) (*Confirmation, error) {
 	}
 	return &Confirmation{
 		Title: "Revoke a role of " + b.Identity + "?", Button: "Revoke", Danger: true, Fields: Hidden(r, "identity", "role", "scope"),
-		Will: []string{b.Identity + " loses " + what + " " + where(b.Scope) + ", from its next call.", "Roles from other bindings stay."},
+		Will: []string{b.Identity + " loses " + what + " " + words.Where(b.Scope) + ", from its next call.", "Roles from other bindings stay."},
 	}, nil
 }
 
@@ -186,7 +180,7 @@ func doUnbind(r *Request) (*Result, error) {
 	if _, err := r.Security.DeleteBinding(r.Context(), &quoratev1.DeleteBindingRequest{Identity: b.Identity, Role: b.Role, Scope: b.Scope}); err != nil {
 		return nil, err
 	}
-	return &Result{Title: "Role revoked", Lines: []string{b.Identity + " no longer has it " + where(b.Scope) + "."}}, nil
+	return &Result{Title: "Role revoked", Lines: []string{b.Identity + " no longer has it " + words.Where(b.Scope) + "."}}, nil
 }
 
 func confirmToken(r *Request) (*Confirmation, error) {

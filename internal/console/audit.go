@@ -1,14 +1,9 @@
 package console
 
 import (
-	"cmp"
-	"regexp"
-	"slices"
-	"strings"
-
-	"github.com/quorate/quorate/api/apijson"
 	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
 	"github.com/quorate/quorate/internal/audit"
+	"github.com/quorate/quorate/internal/audit/words"
 	"github.com/quorate/quorate/internal/phrase"
 	"github.com/quorate/quorate/internal/rbac"
 )
@@ -40,7 +35,7 @@ func loadAudit(r *Request) (any, error) {
 		Results: []Option{{"", "all"}, {"ok", "done"}, {"denied", "denied"}, {"failed", "failed"}},
 	}
 	res, err := r.Security.ListAuditEntries(r.Context(), &quoratev1.ListAuditEntriesRequest{
-		Node: v.Node, Identity: v.Who, Methods: callsOf(v.Method), Text: v.Text, Result: v.Result, PageSize: auditRows, PageToken: r.Query("from"),
+		Node: v.Node, Identity: v.Who, Methods: words.Matching(v.Method, auditMethods), Text: v.Text, Result: v.Result, PageSize: auditRows, PageToken: r.Query("from"),
 	})
 	if err != nil {
 		return nil, err
@@ -59,102 +54,6 @@ func loadAudit(r *Request) (any, error) {
 		v.Pager.Prev = at("")
 	}
 	return v, nil
-}
-
-// callsOf returns the filter of methods for a text: the text itself, and the calls whose description
-// contains it.
-func callsOf(text string) []string {
-	if text == "" {
-		return nil
-	}
-	out := []string{text}
-	for name, words := range callWords {
-		if strings.Contains(strings.ToLower(words), strings.ToLower(text)) {
-			out = append(out, name)
-		}
-	}
-	slices.Sort(out[1:])
-	return out[:min(len(out), auditMethods)]
-}
-
-// donePast has the past tense of the verbs with which descriptions of changes begin. TestAuditSentence
-// compares it with api/auth.
-var donePast = map[string]string{
-	"Activate": "activated", "Change": "changed", "Clear": "cleared", "Delete": "deleted", "Drain": "drained", "Grant": "granted", "Issue": "issued", "Let": "let", "Load": "loaded", "Create": "created",
-	"Remove": "removed", "Reset": "reset", "Revoke": "revoked", "Roll": "rolled", "Rotate": "rotated", "Set": "set", "Sign": "signed", "Take": "took", "Transfer": "transferred",
-	"Use": "used",
-}
-
-// auditSentence says what a caller did, or tried to do, and to what if the entry has it.
-func auditSentence(e *quoratev1.AuditEntry) string {
-	name, words := callName(e.GetMethod()), callText(e.GetMethod())
-	if name == "ClusterService/ChangeNode" {
-		words = "Change the state of a node"
-	}
-	words = cmp.Or(auditWords(name, auditFieldsOf(e.GetWhat())), words)
-	verb, rest, _ := strings.Cut(words, " ")
-	past := donePast[verb]
-	switch done := e.GetResult() == string(audit.OK); {
-	case done && strings.Contains(e.GetWhat(), "dry_run=true"):
-		return "would have " + past + " " + rest + " (dry run)"
-	case done && past != "":
-		return past + " " + rest
-	case done:
-		return "called " + name
-	case words == name: // it has no description
-		return "tried to call " + name
-	}
-	return "tried to " + strings.ToLower(verb) + " " + rest
-}
-
-// auditRest returns what the sentence of an entry leaves out and readers want: the comment, or the whole
-// request if the sentence names nothing of it.
-func auditRest(e *quoratev1.AuditEntry) string {
-	f := auditFieldsOf(e.GetWhat())
-	if auditWords(callName(e.GetMethod()), f) == "" {
-		return auditDetails(e.GetWhat())
-	}
-	return f["comment"]
-}
-
-// listLength matches the number of items before a list in a summary.
-var listLength = regexp.MustCompile(`^\(\d+\)\[`)
-
-// auditDetails formats the summary of a request or an answer for people: name: value, name: value.
-func auditDetails(summary string) string {
-	summary = apijson.PlainEnums(summary)
-	var b strings.Builder
-	quoted, escaped := false, false
-	depth, skip := 0, 0 // parentheses that are open, and the end of what is left out
-	for i, c := range summary {
-		if i < skip {
-			continue
-		}
-		if n := len(listLength.FindString(summary[i:])); n > 0 && !quoted {
-			b.WriteByte('[')
-			skip = i + n
-			continue
-		}
-		switch {
-		case escaped:
-			escaped = false
-		case quoted && c == '\\':
-			escaped = true
-		case c == '"':
-			quoted = !quoted
-		case !quoted && c == '=':
-			b.WriteString(": ")
-			continue
-		case !quoted && c == '(':
-			depth++
-		case !quoted && c == ')':
-			depth--
-		case !quoted && c == ' ' && depth == 0 && !strings.HasSuffix(summary[:i], ","):
-			b.WriteByte(',')
-		}
-		b.WriteRune(c)
-	}
-	return b.String()
 }
 
 // auditState returns the badge of a call's result.

@@ -14,6 +14,7 @@ import (
 
 	"github.com/quorate/quorate/api/auth"
 	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
+	"github.com/quorate/quorate/internal/audit/words"
 	"github.com/quorate/quorate/internal/health"
 	"github.com/quorate/quorate/internal/phrase"
 )
@@ -42,14 +43,14 @@ func (c *Console) funcs() template.FuncMap {
 		"danger":       func(a Act) Act { a.Danger = true; return a },
 		"about":        func(text string, a Act) Act { a.About = text; return a },
 
-		"nodeState": nodeState, "clusterState": clusterState, "eventState": eventState, "auditState": auditState, "where": where,
-		"auditSentence": auditSentence,
-		"auditRest":     auditRest,
-		"auditDetails":  auditDetails,
+		"nodeState": nodeState, "clusterState": clusterState, "eventState": eventState, "auditState": auditState, "where": words.Where,
+		"auditSentence": words.Sentence,
+		"auditRest":     words.Rest,
+		"auditDetails":  words.Details,
 		"who":           auth.Shown,
 		"caller":        caller,
-		"callName":      callName,
-		"callText":      callText,
+		"callName":      words.Name,
+		"callText":      words.Call,
 		"word":          func(prefix, s string) string { return enumText(s, prefix) },
 		"quotient":      func(a, b int64) float64 { return float64(a) / float64(b) },
 		"minus":         func(a, b int64) int64 { return a - b },

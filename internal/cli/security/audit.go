@@ -21,10 +21,10 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
-	"github.com/quorate/quorate/api/apijson"
 	"github.com/quorate/quorate/api/auth"
 	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
 	"github.com/quorate/quorate/internal/audit"
+	"github.com/quorate/quorate/internal/audit/words"
 	"github.com/quorate/quorate/internal/cli/exit"
 	"github.com/quorate/quorate/internal/cli/remote"
 	"github.com/quorate/quorate/internal/cli/render"
@@ -52,12 +52,13 @@ func NewAuditCommand() *cobra.Command {
 		Use:   "audit",
 		Short: "Print the audit log: who changed what, and who was denied",
 		Long: `Print the newest entries of the audit logs of all nodes, merged by time, the
-oldest first. Each node keeps its own log; a message names the nodes that did
-not answer.
+oldest first, as sentences. Each node keeps its own log; a message names the
+nodes that did not answer.
 
 With --data it reads the whole log of one node from its data directory on this
 machine, whether or not the node runs. -o json prints one entry per line, in the
-log's own form, and -o csv one row per entry.`,
+log's own form, with the method and the whole request, and -o csv one row per
+entry.`,
 		Example: `  quorate audit
   quorate audit --result denied --since 24h
   quorate audit --since 2026-11-22T12:00:00Z --tail -1
@@ -140,6 +141,9 @@ func (a *auditFlags) cluster(ctx context.Context, p *auditPrinter) error {
 			}
 		}
 		if !a.follow {
+			if len(entries) == 0 {
+				fmt.Fprintln(p.messages, "quorate: no entries")
+			}
 			return nil
 		}
 		a.tail = -1
@@ -393,6 +397,21 @@ func (c *auditChain) rest(ctx context.Context, r *bufio.Reader) error {
 	}
 }
 
+// auditLine returns an entry as a line for people.
+func auditLine(e *audit.Entry) string {
+	text := fmt.Sprintf("%s %s %s %s", e.Time.UTC().Format("2006-01-02T15:04:05.000Z"), e.Node, phrase.Show(auth.Shown(e.Identity)), phrase.Printable(words.Sentence(e.Method, e.What, e.Result == audit.OK)))
+	if rest := words.Rest(e.Method, e.What); rest != "" {
+		text += " (" + phrase.Printable(rest) + ")"
+	}
+	if e.Result == audit.OK {
+		return text
+	}
+	if text += ": " + string(e.Result); e.Detail != "" {
+		text += ": " + phrase.Printable(e.Detail)
+	}
+	return text
+}
+
 func (p *auditPrinter) line(line []byte) error {
 	raw := jsontext.Escape(bytes.TrimSuffix(line, []byte("\n")))
 	var e audit.Entry
@@ -406,12 +425,7 @@ func (p *auditPrinter) line(line []byte) error {
 			fmt.Fprintf(page, "%s\n", raw)
 			return
 		}
-		how := string(e.Result)
-		if e.Detail != "" {
-			how += ": " + phrase.Printable(e.Detail)
-		}
-		text := fmt.Sprintf("%s %s %s %s %s %s", e.Time.UTC().Format("2006-01-02T15:04:05.000Z"), e.Node, phrase.Show(auth.Shown(e.Identity)), phrase.Show(e.Method), phrase.Printable(apijson.PlainEnums(e.What)), how)
-		page.Record(p.table, text, e.Time.UTC().Format(time.RFC3339Nano), render.Name(e.Node), render.Name(e.Identity), e.Credential, e.Serial, e.Address,
+		page.Record(p.table, auditLine(&e), e.Time.UTC().Format(time.RFC3339Nano), render.Name(e.Node), render.Name(e.Identity), e.Credential, e.Serial, e.Address,
 			e.Method, e.What, string(e.Result), e.Code, e.Detail, e.Answer, render.Name(e.RequestID), e.Unwritten)
 	})
 }

@@ -1,4 +1,4 @@
-package console
+package words
 
 import (
 	"slices"
@@ -6,18 +6,17 @@ import (
 	"testing"
 
 	"github.com/quorate/quorate/api/auth"
-	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
 )
 
-// TestCallWords checks that every call has a description, and that no description is left of a
+// TestCalls checks that every call has a description, and that no description is left of a
 // removed call.
-func TestCallWords(t *testing.T) {
+func TestCalls(t *testing.T) {
 	methods := append(auth.Methods(), "console/sign-in")
 	names, said := []string{}, map[string]string{}
 	for _, m := range methods {
-		name := callName(m)
+		name := Name(m)
 		names = append(names, name)
-		words := callWords[name]
+		words := calls[name]
 		if words == "" {
 			t.Errorf("%s has no words; give it some in callwords.go", m)
 		} else if was := said[words]; was != "" {
@@ -25,36 +24,36 @@ func TestCallWords(t *testing.T) {
 		}
 		said[words] = m
 	}
-	for name := range callWords {
+	for name := range calls {
 		if !slices.Contains(names, name) {
 			t.Errorf("%s has words and is no call", name)
 		}
 	}
 	for method, want := range map[string]string{"/quorate.v1.NewService/Do": "NewService/Do", "redis GET": "Redis command GET", "": ""} {
-		if got := callText(method); got != want {
+		if got := Call(method); got != want {
 			t.Errorf("%q is %q, want %q", method, got, want)
 		}
 	}
 }
 
-// TestCallsOf checks that the filter of the audit log finds calls by description and by name, and
+// TestMatching checks that the filter of the audit log finds calls by description and by name, and
 // has at most as many texts as the API takes.
-func TestCallsOf(t *testing.T) {
+func TestMatching(t *testing.T) {
 	for text, want := range map[string]string{
 		"": "", "Reset A": "Reset A KeyService/ResetKey", "RESETKEY": "RESETKEY", "/quorate.v1.KeyService": "/quorate.v1.KeyService",
 	} {
-		if got := strings.Join(callsOf(text), " "); got != want {
+		if got := strings.Join(Matching(text, 64), " "); got != want {
 			t.Errorf("%q: %s; want %s", text, got, want)
 		}
 	}
-	if n := len(callsOf("e")); n != auditMethods {
+	if n := len(Matching("e", 64)); n != 64 {
 		t.Errorf("%d methods", n)
 	}
 }
 
-// TestAuditSentence checks the sentences of the audit log, and that every call that changes something
+// TestSentence checks the sentences of the audit log, and that every call that changes something
 // has one in the past tense.
-func TestAuditSentence(t *testing.T) {
+func TestSentence(t *testing.T) {
 	for _, tc := range []struct{ method, result, want string }{
 		{"/quorate.v1.LimitService/ApplyLimits", "ok", "changed limits"},
 		{"/quorate.v1.LimitService/ApplyLimits", "denied", "tried to change limits"},
@@ -65,17 +64,20 @@ func TestAuditSentence(t *testing.T) {
 		{"/quorate.v1.NewService/Do", "denied", "tried to call NewService/Do"},
 		{"console/sign-in", "ok", "signed in to the console"},
 	} {
-		if got := auditSentence(&quoratev1.AuditEntry{Method: tc.method, Result: tc.result}); got != tc.want {
+		if got := Sentence(tc.method, "", tc.result == "ok"); got != tc.want {
 			t.Errorf("%s, %s: %q; want %q", tc.method, tc.result, got, tc.want)
 		}
 	}
-	if got := auditSentence(&quoratev1.AuditEntry{Method: "/quorate.v1.LimitService/ApplyLimits", Result: "ok", What: "comment=\"x\" dry_run=true"}); got != "would have changed limits (dry run)" {
+	if got := Sentence("/quorate.v1.LimitService/ApplyLimits", "comment=\"x\" dry_run=true", true); got != "would have changed limits (dry run)" {
 		t.Error(got)
 	}
 	for _, tc := range []struct{ call, what, want, rest string }{
 		{"ClusterService/ChangeNode", `node="n2" change=NODE_CHANGE_DRAIN`, "drained n2", ""},
 		{"ClusterService/ChangeNode", `node="n2" change=NODE_CHANGE_LEAVE force=true`, "let n2 leave", ""},
 		{"ClusterService/ChangeNode", `node="n2" change=NODE_CHANGE_NEW`, "changed the state of a node", `node: "n2", change: NODE_CHANGE_NEW`},
+		{"ClusterService/RotateAuthority", `ask=true`, "read the state of the certificate authority", ""},
+		{"ClusterService/RotateAuthority", `finish=true`, "ended the trust in the earlier certificate authority", ""},
+		{"ClusterService/RotateAuthority", ``, "rotated the certificate authority", ""},
 		{"SecurityService/SetBinding", `binding={identity="group:on-call" role="operator" scope="*"}`, "granted operator to group:on-call, everywhere", ""},
 		{"SecurityService/SetBinding", `binding={identity="client:web" permissions=(2)["a", "b"]}`, "granted a role", `binding: {identity: "client:web", permissions: ["a", "b"]}`},
 		{"SecurityService/DeleteBinding", `identity="token:ci" role="planner" scope="namespace:web"`, "revoked planner of token:ci, in namespace:web", ""},
@@ -107,21 +109,21 @@ func TestAuditSentence(t *testing.T) {
 		{"AccountAdminService/WritePolicies", `app_id="shop" realm="project:web" config={policies=(2)[...]}`, "loaded policies of shop~project:web", ""},
 		{"AccountAdminService/PurgePolicies", `id={app_id="shop" realm="project:web" version="2026-11"}`, "removed policies 2026-11 of shop~project:web", ""},
 	} {
-		e := &quoratev1.AuditEntry{Method: "/quorate.v1." + tc.call, Result: "ok", What: tc.what}
-		if got := auditSentence(e); got != tc.want {
+		method := "/quorate.v1." + tc.call
+		if got := Sentence(method, tc.what, true); got != tc.want {
 			t.Errorf("%s %s: %q; want %q", tc.call, tc.what, got, tc.want)
 		}
-		if got := auditRest(e); got != tc.rest {
+		if got := Rest(method, tc.what); got != tc.rest {
 			t.Errorf("%s %s: the rest is %q; want %q", tc.call, tc.what, got, tc.rest)
 		}
 	}
 	const summary = `binding={identity="group:e2e" role="a=b \"c d"} ranges=(2)[0, 1] yaml=(1359 bytes) ttl=1h change=NODE_CHANGE_DRAIN comment="a (2)[b"`
-	if got := auditDetails(summary); got != `binding: {identity: "group:e2e", role: "a=b \"c d"}, ranges: [0, 1], yaml: (1359 bytes), ttl: 1h, change: drain, comment: "a (2)[b"` {
+	if got := Details(summary); got != `binding: {identity: "group:e2e", role: "a=b \"c d"}, ranges: [0, 1], yaml: (1359 bytes), ttl: 1h, change: drain, comment: "a (2)[b"` {
 		t.Error(got)
 	}
 	for _, m := range auth.Methods() {
 		rule, _ := auth.RuleOf(m)
-		if got := auditSentence(&quoratev1.AuditEntry{Method: m, Result: "ok"}); rule.Audited && strings.HasPrefix(got, "called") {
+		if got := Sentence(m, "", true); rule.Audited && strings.HasPrefix(got, "called") {
 			t.Errorf("%s is %q; give its verb a past tense in donePast", m, got)
 		}
 	}

@@ -1,10 +1,10 @@
-package console
+package words
 
 import "strings"
 
-// callWords describes each call for people. It says what was to be done, because denied and failed
-// calls are in the audit log too. TestCallWords compares it with api/auth.
-var callWords = map[string]string{
+// calls describes each call for people. It says what was to be done, because denied and failed
+// calls are in the audit log too. TestCalls compares it with api/auth.
+var calls = map[string]string{
 	"QuotaService/Allow":       "Check a limit",
 	"QuotaService/AllowBatch":  "Check limits, many at once",
 	"QuotaService/AllowStream": "Check limits in a stream",
@@ -117,17 +117,17 @@ var callWords = map[string]string{
 	"console/sign-in": "Sign in to the console",
 }
 
-// callName returns a method without the common prefix.
-func callName(method string) string { return strings.TrimPrefix(method, "/quorate.v1.") }
+// Name returns a method without the common prefix.
+func Name(method string) string { return strings.TrimPrefix(method, "/quorate.v1.") }
 
-// callText describes a call. For an unknown one, such as one of another version, it returns the
+// Call describes a call. For an unknown one, such as one of another version, it returns the
 // name.
-func callText(method string) string {
-	if words, ok := callWords[callName(method)]; ok {
+func Call(method string) string {
+	if words, ok := calls[Name(method)]; ok {
 		return words
 	}
 	if command, ok := strings.CutPrefix(method, "redis "); ok {
 		return "Redis command " + command
 	}
-	return callName(method)
+	return Name(method)
 }
