@@ -183,7 +183,7 @@ func count(v any, noun string) string {
 	return num(v) + " " + noun
 }
 
-// dec formats a number with as many decimals as are significant.
+// dec formats a number with as many decimals as are significant. Only 0 reads as 0.
 func dec(v float64) string {
 	switch a := math.Abs(v); {
 	case math.IsNaN(v):
@@ -194,21 +194,25 @@ func dec(v float64) string {
 		return strconv.FormatFloat(v, 'f', 0, 64)
 	case a >= 1:
 		return strconv.FormatFloat(v, 'f', 1, 64)
+	case a < .0005:
+		return "<0.001"
 	default:
 		return strconv.FormatFloat(v, 'f', 3, 64)
 	}
 }
 
-// part formats a fraction in percent.
+// part formats a fraction in percent. Only 0 reads as 0.
 func part(v float64) string {
-	if math.IsNaN(v) || math.IsInf(v, 0) {
+	switch a := math.Abs(v); {
+	case math.IsNaN(v) || math.IsInf(v, 0):
 		return "–"
+	case a >= .1 || v == 0:
+		return num(100*v) + " %"
+	case a < .00005:
+		return "<0.01 %"
+	default:
+		return strconv.FormatFloat(100*v, 'f', 2, 64) + " %"
 	}
-	decimals := 2
-	if math.Abs(v) >= .1 || v == 0 {
-		decimals = 0
-	}
-	return strconv.FormatFloat(100*v, 'f', decimals, 64) + " %"
 }
 
 // span joins the ends of a range, and returns one value if they read the same.

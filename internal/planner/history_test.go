@@ -34,7 +34,7 @@ func TestHistory(t *testing.T) {
 	if c := res.Coverage; c.SecondsTotal != 10 || c.SecondsComplete != 0 || c.SecondsKnown != 10 || strings.Join(c.Missing, " ") != "n2" || !c.MissingSince.AsTime().Equal(apitest.Noon.Add(-10*time.Second)) {
 		t.Errorf("%v", c)
 	}
-	if got := Incomplete(res.Coverage); got != "no point of 10s is complete: a node has not reported everything, or the history began later; missing n2 from 2026-11-22 11:59:50" {
+	if got := Incomplete(res.Coverage); got != "10s are recorded only in part: the history begins later, or a node has not reported everything; missing n2 from 2026-11-22 11:59:50" {
 		t.Errorf("%q", got)
 	}
 	res, err = s.History(t.Context(), &quoratev1.HistoryRequest{Namespace: "web", Limit: "login", Key: "a", From: ago(2 * time.Minute)})

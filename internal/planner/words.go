@@ -98,7 +98,7 @@ func Incomplete(c *quoratev1.Coverage) string {
 	switch total := sinceBegun(c); {
 	case c.GetSecondsKnown() == 0 || c.SecondsComplete >= total:
 	case c.SecondsComplete == 0:
-		parts = append(parts, fmt.Sprintf("no point of %s is complete: a node has not reported everything, or the history began later", span(c.SecondsTotal)))
+		parts = append(parts, fmt.Sprintf("%s are recorded only in part: the history begins later, or a node has not reported everything", span(c.SecondsTotal)))
 	default:
 		parts = append(parts, fmt.Sprintf("all nodes have reported %s of %s", span(c.SecondsComplete), span(total)))
 	}
