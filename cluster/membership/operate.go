@@ -12,6 +12,7 @@ import (
 	"github.com/quorate/quorate/cluster/raftgroup"
 	"github.com/quorate/quorate/internal/phrase"
 	"github.com/quorate/quorate/internal/quota"
+	"github.com/quorate/quorate/internal/suggest"
 	"github.com/quorate/quorate/shard"
 )
 
@@ -25,7 +26,7 @@ func (s *Service) getPlan(ctx context.Context, _ *caller, r *quoratev1.GetPlanRe
 	for _, id := range r.GetWithout() {
 		i := slices.IndexFunc(nodes, func(s shard.Node) bool { return string(s.ID) == id })
 		if i < 0 {
-			return nil, refuse(Missing, "without: unknown node %q", id)
+			return nil, s.View().unknown("without: ", id)
 		}
 		nodes[i].State = shard.Leaving
 	}
@@ -72,7 +73,7 @@ func (s *Service) changeNode(ctx context.Context, _ *caller, r *quoratev1.Change
 	t, err := s.amend(ctx, func(t *Table) (*raftlogv1.ChangeMembers, error) {
 		have := t.Member(id)
 		if have == nil {
-			return nil, refuse(Missing, "unknown node %q", id)
+			return nil, s.View().unknown("", string(id))
 		}
 		m = *have
 		if err := s.applyChange(t, &m, r); err != nil {
@@ -209,6 +210,15 @@ func (s *Service) enough(t *Table, changed *Member) error {
 	return nil
 }
 
+// unknown returns the error for a node that is not a member; field names where the request has it.
+func (v *View) unknown(field, id string) error {
+	var names []string
+	for _, n := range v.IDs {
+		names = append(names, string(n))
+	}
+	return refuse(Missing, "%sunknown node %q; known: %s", field, id, suggest.List(names, false))
+}
+
 // transferLeadership hands over ranges, one after the other.
 func (s *Service) transferLeadership(ctx context.Context, _ *caller, r *quoratev1.TransferLeadershipRequest) (*quoratev1.TransferLeadershipResponse, error) {
 	v := s.View()
@@ -217,7 +227,7 @@ func (s *Service) transferLeadership(ctx context.Context, _ *caller, r *quoratev
 	}
 	for name, id := range map[string]string{"from": r.GetFrom(), "to": r.GetTo()} {
 		if id != "" && v.Nodes[quota.NodeID(id)] == "" {
-			return nil, refuse(Missing, "%s: unknown node %q", name, id)
+			return nil, v.unknown(name+": ", id)
 		}
 	}
 	for _, rg := range r.GetRanges() {

@@ -135,7 +135,8 @@ type leadingNode struct {
 
 func (n *leadingNode) Leader(quota.RangeID) quota.NodeID { return n.leader }
 
-// TestTransferFrom checks that a range is not handed over if another node than the named one leads it.
+// TestTransferFrom checks that a range is not handed over if another node than the named one leads it, and that an
+// unknown node is answered with the members.
 func TestTransferFrom(t *testing.T) {
 	members := []*raftlogv1.StoredMember{{Id: "n1", Peer: "h:1"}, {Id: "n2", Peer: "h:2"}}
 	s := NewService(Config{Self: "n1", Ranges: 2}, ViewOf(New(&raftlogv1.Membership{Members: members, Revision: 1}), 2), true, &leadingNode{leader: "n2"})
@@ -147,6 +148,10 @@ func TestTransferFrom(t *testing.T) {
 		if got := fmt.Sprintf("moved %d %v", out.Moved, out.Faults); got != want {
 			t.Errorf("from %q: %s; want %s", from, got, want)
 		}
+	}
+	_, err := s.transferLeadership(t.Context(), nil, &quoratev1.TransferLeadershipRequest{From: "n9"})
+	if want := `from: unknown node "n9"; known: n1, n2`; err == nil || err.Error() != want {
+		t.Errorf("%v; want %s", err, want)
 	}
 }
 

@@ -25,7 +25,7 @@ func NewConvertCommand() *cobra.Command {
 		Short: "Turn another system's configuration into a limit file",
 		Long: `Turn the configuration of another system ("-": standard input) into a limit
 file, on standard output or in the file of --out. No cluster is needed. FORM is
-` + strings.Join(forms[:len(forms)-1], ", ") + ` or ` + forms[len(forms)-1] + `.
+` + oneOf(forms) + `.
 
 Notes on standard error list what could not be converted exactly, and what
 callers have to change. Exit code 0 means no notes, 1 some notes, 2 an invalid
@@ -35,8 +35,11 @@ file.`,
   quorate convert --from slas slas.yaml | quorate limits diff -`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if !slices.Contains(forms, from) {
-				return exit.Usagef("--from %q: must be %s", from, strings.Join(forms, ", "))
+			switch one := oneOf(forms); {
+			case from == "":
+				return exit.Usagef("--from is missing; say which form the file has: %s", one)
+			case !slices.Contains(forms, from):
+				return exit.Usagef("--from %q: must be %s", from, one)
 			}
 			data, err := ReadInput(args[0], cmd.InOrStdin(), apiproto.MaxLimitsFile)
 			if err != nil {
@@ -62,6 +65,12 @@ file.`,
 	cmd.Flags().StringVar(&to, "out", "", "write the limit file here (default: standard output)")
 	render.CompleteWords(cmd, "from", forms...)
 	return cmd
+}
+
+// oneOf joins words for "must be".
+func oneOf(words []string) string {
+	last := len(words) - 1
+	return strings.Join(words[:last], ", ") + " or " + words[last]
 }
 
 const noteWidth = 96 // columns

@@ -357,7 +357,7 @@ func printNoisy(p *render.Page, res *quoratev1.NoisyResponse) {
 	for _, k := range res.Keys {
 		tbl.Row(render.Name(k.Use.GetKey()), k.Use.GetAttempted(), k.Use.GetRefused(), render.Part(k.DemandPart), render.Part(k.RefusedPart), render.Exact(fmt.Sprintf("%.0f", k.TimesMedian), k.TimesMedian), k.Statement)
 	}
-	p.TableOr(tbl, "")
+	p.TableOr(tbl, "no noisy keys")
 	if res.Known > 2 { // otherwise a remark says how few there are
 		fmt.Fprintf(p, "known keys: %d; the median attempted %s\n", res.Known, phrase.Plural(int(res.Median), "token"))
 	}

@@ -22,6 +22,7 @@ type cluster struct {
 	asked []*quoratev1.TopRatesRequest
 	n     int64
 	err   error
+	idle  bool // nothing had demand
 	away  bool // one of two nodes does not answer: its counts and its ranges are missing
 
 	enforcement quoratev1.Enforcement // of b/busy
@@ -45,6 +46,9 @@ func (c *cluster) ask(_ context.Context, req *quoratev1.TopRatesRequest) (*quora
 	if c.away {
 		res.RangesCovered = 7
 		res.Limits[1].Attempted, res.Limits[1].Admitted = 100*c.n, 60*c.n
+	}
+	if c.idle {
+		res.Limits = nil
 	}
 	if req.Limit != "" {
 		for i := range 100 {
@@ -95,10 +99,13 @@ func screen(m *model) string {
 // that problems are shown.
 func TestLimits(t *testing.T) {
 	got := strings.Split(screen(play(t, &cluster{}, "")), "\n")
-	for i, want := range []string{"nodes 1 of 2  ranges 15 of 16  limits version 7", "all limits", "DEMAND/s", "b/busy", "a/quiet"} {
+	for i, want := range []string{"test  degraded  nodes 1 of 2  ranges 15 of 16  limits version 7", "all limits", "DEMAND/s", "b/busy", "a/quiet"} {
 		if !strings.Contains(got[i], want) {
 			t.Errorf("line %d is %q, want %q in it", i, got[i], want)
 		}
+	}
+	if got := screen(play(t, &cluster{idle: true}, "")); !strings.Contains(got, "\nno traffic\n") {
+		t.Errorf("without traffic: %s", got)
 	}
 	if f := strings.Fields(got[3]); len(f) != 9 || f[1] != "100" || f[2] != "60" || f[3] != "40" || f[8] != "5" {
 		t.Errorf("busy: %q", f)

@@ -6,6 +6,9 @@ import (
 
 	tea "charm.land/bubbletea/v2"
 	"github.com/charmbracelet/x/ansi"
+
+	"github.com/quorate/quorate/internal/health"
+	"github.com/quorate/quorate/internal/phrase"
 )
 
 // View implements tea.Model.
@@ -35,6 +38,9 @@ func (m *model) text() string {
 	for i := m.from; i < len(t.rows) && i < m.from+m.visibleRows(); i++ {
 		lines = append(lines, m.row(&t.rows[i], widths, i == m.cursor))
 	}
+	if len(t.rows) == 0 && m.rates != nil {
+		lines = append(lines, "no traffic")
+	}
 	for len(lines) < m.height-1 && !m.still {
 		lines = append(lines, "")
 	}
@@ -60,15 +66,24 @@ func (m *model) clusterLine() string {
 			up++
 		}
 	}
-	state := m.style(green, "ready")
-	switch {
-	case !st.Ready:
-		state = m.style(red, "not ready: "+st.Reason)
-	case st.Leaderless != "":
-		state = m.style(red, st.Leaderless)
+	line := fmt.Sprintf("%s  %s  nodes %d of %d  ranges %s  limits version %d",
+		m.style(bold, st.Cluster), m.state(), up, len(st.Nodes), m.coverage(), st.LimitsVersion)
+	if v := health.Of(st); v.Word != health.Healthy {
+		line += "  " + phrase.Printable(v.Text)
 	}
-	return fmt.Sprintf("%s  %s  nodes %d of %d  ranges %s  limits version %d",
-		m.style(bold, st.Cluster), state, up, len(st.Nodes), m.coverage(), st.LimitsVersion)
+	return line
+}
+
+// state returns the word with which "quorate status" begins, by the view of the node that answered.
+func (m *model) state() string {
+	switch v := health.Of(m.status); {
+	case v.Word == health.NotReady:
+		return m.style(red, v.Word)
+	case !v.OK():
+		return m.style(yellow, v.Word)
+	default:
+		return m.style(green, v.Word)
+	}
 }
 
 // coverage describes how many ranges the answer covers.
