@@ -51,6 +51,14 @@ func TestExamplePage(t *testing.T) {
 	}
 }
 
+// TestDurableQuotasPage does the same with docs/explanation/durable-quotas.md.
+func TestDurableQuotasPage(t *testing.T) {
+	needBinary(t)
+	if commands := follow(t, "../docs/explanation/durable-quotas.md"); commands < 6 {
+		t.Errorf("%d commands were run; it has more", commands)
+	}
+}
+
 // follow follows a page in a directory that contains the examples. The gateway's timeouts are made
 // longer: nginx lets a request pass that a busy machine does not answer in 50 ms. The lines run before.
 func follow(t *testing.T, page string, lines ...string) (commands int) {
