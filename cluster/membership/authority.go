@@ -143,9 +143,18 @@ func (s *Service) rotateAuthority(ctx context.Context, _ *caller, r *quoratev1.R
 	if err != nil {
 		return nil, err
 	}
+	return s.rotationOf(t), nil
+}
+
+// rotated reports a step of a rotation as not made: the table does not say who made it, and others may have.
+func (s *Service) rotated(_ *caller, t *Table, r *quoratev1.RotateAuthorityRequest) (*quoratev1.RotateAuthorityResponse, bool, error) {
+	return s.rotationOf(t), r.GetAsk(), nil
+}
+
+func (s *Service) rotationOf(t *Table) *quoratev1.RotateAuthorityResponse {
 	out := &quoratev1.RotateAuthorityResponse{Fingerprint: fingerprint(t.Authority().GetCertificate()), Trust: trustOf(t.Authority()), LostJoinTokens: lostTokens(t, s.now())}
 	out.Phase, out.WaitsFor = rotation(t)
-	return out, nil
+	return out
 }
 
 // rotation returns the phase of a rotation, and what it waits for.

@@ -30,45 +30,76 @@ const changeLimit = 10 * time.Second
 // group. It takes the request of the call and returns its response. by is the
 // caller's identity. A refusal is an *Error, a missing leader a *quota.NoLeaderError, and a lost
 // answer may be a *quota.UnknownOutcomeError. Change retries until ctx ends,
-// for at most ten seconds, except calls that a retry would carry out twice.
+// for at most ten seconds. If an answer was lost and others have changed the membership since, it does
+// not repeat the change, because that could undo theirs.
 func (s *Service) Change(ctx context.Context, by string, req proto.Message) (proto.Message, error) {
 	ctx, cancel := context.WithTimeout(ctx, changeLimit)
 	defer cancel()
 	if err := s.Await(ctx, methodOf(req)); err != nil {
 		return nil, err
 	}
-	c, doubt := &caller{by, pki.NewSeed()}, false
+	c, before, doubt := &caller{by, pki.NewSeed()}, s.node.Table().Revision(), false
 	for {
-		res, err := s.changeOnce(ctx, c, req)
+		res, err := s.changeUnlessMade(ctx, c, req, before, doubt)
 		if r, ok := res.(*quoratev1.RotateAuthorityResponse); ok && err == nil {
 			s.addSeen(r)
 		}
 		refusal := (*Error)(nil)
-		if errors.As(err, &refusal) && refusal.Kind == Missing && doubt {
-			if _, revokes := req.(*quoratev1.RevokeJoinTokenRequest); revokes { // the try whose answer was lost revoked it
-				return &quoratev1.RevokeJoinTokenResponse{}, nil
-			}
-		}
-		if err == nil || refusal != nil {
+		if err == nil || errors.As(err, &refusal) {
 			return res, err
 		}
 		doubt = doubt || errors.Is(err, errInDoubt)
-		if r, rotates := req.(*quoratev1.RotateAuthorityRequest); rotates && !r.GetAsk() && doubt { // a retry might take the next step
-			return nil, &quota.UnknownOutcomeError{Reason: fmt.Sprintf("the rotation may have advanced; check its phase before you continue: %v", err)}
-		}
-		select {
-		case <-ctx.Done():
-			if doubt {
-				return nil, &quota.UnknownOutcomeError{Reason: fmt.Sprintf("the change of the cluster may have been made: %v", err)}
+		if !errors.Is(err, errChangedSince) {
+			select {
+			case <-ctx.Done():
+			case <-time.After(retryPause):
+				continue
 			}
-			return nil, &quota.NoLeaderError{Reason: fmt.Sprintf("the change of the cluster was not made: %v", err)}
-		case <-time.After(retryPause):
 		}
+		if doubt {
+			return nil, &quota.UnknownOutcomeError{Reason: fmt.Sprintf("the change of the cluster may have been made; look before you repeat it: %v", err)}
+		}
+		return nil, &quota.NoLeaderError{Reason: fmt.Sprintf("the change of the cluster was not made: %v", err)}
 	}
 }
 
 // errInDoubt means that a change of the cluster may have been made.
 var errInDoubt = errors.New("the outcome is not known")
+
+// errChangedSince ends Change: the change may have been made and then changed by others.
+var errChangedSince = errors.New("others made changes since")
+
+// changeUnlessMade makes one try. If doubt is true, the answer of an earlier try was lost: then it returns the response
+// without another try if the membership is one after the change. before is the revision before the first try.
+func (s *Service) changeUnlessMade(ctx context.Context, c *caller, req proto.Message, before uint64, doubt bool) (proto.Message, error) {
+	made := s.changes[methodOf(req)].made
+	if !doubt || made == nil {
+		return s.changeOnce(ctx, c, req)
+	}
+	out, err := s.changeOnce(ctx, c, &raftlogv1.ChangeMembers{})
+	if err != nil {
+		return nil, fmt.Errorf("whether it was made is not known: %v", err) //nolint:errorlint // a refusal of this is not one of the change
+	}
+	switch now := out.(*raftlogv1.Membership).GetRevision(); {
+	case now == before:
+		return s.changeOnce(ctx, c, req)
+	case s.node.Table().Revision() < now:
+		return nil, errors.New("this node does not have the newest membership yet")
+	}
+	res, err := made(c, s.node.Table(), req)
+	if res == nil && err == nil {
+		err = errChangedSince
+	}
+	return res, err
+}
+
+// barrier adds an entry without a change to the log, and returns the revision after all entries before it.
+func (s *Service) barrier(ctx context.Context, _ *caller, none *raftlogv1.ChangeMembers) (*raftlogv1.Membership, error) {
+	if _, err := s.node.Commit(ctx, none); !errors.Is(err, ErrStale) { // no membership has the revision 0
+		return nil, err
+	}
+	return &raftlogv1.Membership{Revision: s.node.Table().Revision()}, nil
+}
 
 // changeOnce makes one try. After errInDoubt the change may have been carried out, or may be later.
 func (s *Service) changeOnce(ctx context.Context, c *caller, req proto.Message) (proto.Message, error) {
@@ -103,6 +134,9 @@ func methodOf(req proto.Message) string {
 type change struct {
 	request, response proto.Message // empty messages, to create others from
 	carryOut          func(ctx context.Context, c *caller, req proto.Message) (proto.Message, error)
+	// made returns the response if the table is one after the change, or else nil. It is nil for calls that do not
+	// change the membership.
+	made func(c *caller, t *Table, req proto.Message) (proto.Message, error)
 }
 
 // caller is the origin of a change, with the parameters that a retry reuses.
@@ -113,25 +147,43 @@ type caller struct {
 
 func (s *Service) addChanges() {
 	s.changes = map[string]change{}
-	addChange(s, s.leaderStatus)
-	addChange(s, s.join)
-	addChange(s, s.createToken)
-	addChange(s, s.listTokens)
-	addChange(s, s.revokeToken)
-	addChange(s, s.getPlan)
-	addChange(s, s.changeNode)
-	addChange(s, s.transferLeadership)
-	addChange(s, s.issueCertificate)
-	addChange(s, s.rotateAuthority)
+	addCall(s, s.barrier)
+	addCall(s, s.leaderStatus)
+	addCall(s, s.listTokens)
+	addCall(s, s.getPlan)
+	addCall(s, s.transferLeadership)
+	addCall(s, s.issueCertificate)
+	addChange(s, s.join, s.joined)
+	addChange(s, s.createToken, s.tokenCreated)
+	addChange(s, s.revokeToken, tokenRevoked)
+	addChange(s, s.changeNode, s.nodeChanged)
+	addChange(s, s.rotateAuthority, s.rotated)
 }
 
-func addChange[Q, A proto.Message](s *Service, f func(ctx context.Context, c *caller, r Q) (A, error)) {
+// addCall adds a call that may be repeated.
+func addCall[Q, A proto.Message](s *Service, f func(ctx context.Context, c *caller, r Q) (A, error)) {
 	var q Q
 	var a A
 	s.changes[methodOf(q)] = change{
-		q.ProtoReflect().New().Interface(), a.ProtoReflect().New().Interface(),
-		func(ctx context.Context, c *caller, r proto.Message) (proto.Message, error) { return f(ctx, c, r.(Q)) },
+		request: q.ProtoReflect().New().Interface(), response: a.ProtoReflect().New().Interface(),
+		carryOut: func(ctx context.Context, c *caller, r proto.Message) (proto.Message, error) { return f(ctx, c, r.(Q)) },
 	}
+}
+
+// addChange adds a call that changes the membership. made reports whether a table is one after the change, and then
+// returns the response.
+func addChange[Q, A proto.Message](s *Service, f func(ctx context.Context, c *caller, r Q) (A, error), made func(c *caller, t *Table, r Q) (A, bool, error)) {
+	addCall(s, f)
+	var q Q
+	added := s.changes[methodOf(q)]
+	added.made = func(c *caller, t *Table, r proto.Message) (proto.Message, error) {
+		res, ok, err := made(c, t, r.(Q))
+		if !ok || err != nil {
+			return nil, err
+		}
+		return res, nil
+	}
+	s.changes[methodOf(q)] = added
 }
 
 // onCluster carries out a change that another node forwarded.

@@ -50,6 +50,14 @@ func (s *Service) join(ctx context.Context, c *caller, r *quoratev1.JoinRequest)
 	return s.welcome(t, r)
 }
 
+func (s *Service) joined(_ *caller, t *Table, r *quoratev1.JoinRequest) (out *quoratev1.JoinResponse, is bool, err error) {
+	if m := t.Member(quota.NodeID(r.GetNode())); m != nil && m.JoinID == string(r.GetJoinId()) && m.JoinID != "" {
+		out, err = s.welcome(t, r)
+		return out, true, err
+	}
+	return nil, false, nil
+}
+
 // welcome returns the settings, address book, trust and certificate that a new member needs.
 func (s *Service) welcome(t *Table, r *quoratev1.JoinRequest) (*quoratev1.JoinResponse, error) {
 	out := &quoratev1.JoinResponse{
@@ -168,30 +176,41 @@ func (s *Service) createToken(ctx context.Context, c *caller, r *quoratev1.Creat
 		return nil, refuse(Invalid, "uses: %d; must be 1 to %d", uses, MaxMembers)
 	}
 	now := s.now()
-	var token string
-	var stored *raftlogv1.StoredJoinToken
 	t, err := s.amend(ctx, func(t *Table) (*raftlogv1.ChangeMembers, error) {
-		certs, err := pki.ParseCertificates(t.Authority().GetCertificate())
-		if t.Authority() != nil && err != nil {
+		_, id, hash, err := tokenOf(t, c)
+		if err != nil || t.Token(id) != nil {
 			return nil, err
 		}
-		ca := &x509.Certificate{} // the token then has the hash of nothing: the joining node has no authority to check
-		if len(certs) > 0 {
-			ca = certs[0]
-		}
-		var id string
-		var hash pki.Hash
-		token, id, hash = pki.NewJoinToken(ca, c.seed)
-		if stored = t.Token(id); stored != nil {
-			return nil, nil
-		}
-		stored = &raftlogv1.StoredJoinToken{
+		return &raftlogv1.ChangeMembers{Change: &raftlogv1.ChangeMembers_Token{Token: &raftlogv1.StoredJoinToken{
 			Id: id, Hash: hash[:], UsesLeft: uses, By: c.by, Authority: fingerprint(t.Authority().GetCertificate()), CreatedUnixNanos: now.UnixNano(), ExpiresUnixNanos: now.Add(ttl).UnixNano(),
-		}
-		return &raftlogv1.ChangeMembers{Change: &raftlogv1.ChangeMembers_Token{Token: stored}}, nil
+		}}}, nil
 	})
 	if err != nil {
 		return nil, err
+	}
+	out, _, err := s.tokenCreated(c, t, r)
+	return out, err
+}
+
+// tokenOf returns the join token that the caller's seed determines, its id and the hash of its secret.
+func tokenOf(t *Table, c *caller) (token, id string, hash pki.Hash, err error) {
+	certs, err := pki.ParseCertificates(t.Authority().GetCertificate())
+	if t.Authority() != nil && err != nil {
+		return "", "", pki.Hash{}, err
+	}
+	ca := &x509.Certificate{} // the token then has the hash of nothing: the joining node has no authority to check
+	if len(certs) > 0 {
+		ca = certs[0]
+	}
+	token, id, hash = pki.NewJoinToken(ca, c.seed)
+	return token, id, hash, nil
+}
+
+func (s *Service) tokenCreated(c *caller, t *Table, _ *quoratev1.CreateJoinTokenRequest) (*quoratev1.CreateJoinTokenResponse, bool, error) {
+	token, id, _, err := tokenOf(t, c)
+	stored := t.Token(id)
+	if err != nil || stored == nil {
+		return nil, false, err
 	}
 	out := &quoratev1.CreateJoinTokenResponse{Token: token, Info: publicToken(t, stored)}
 	for _, id := range t.IDs() {
@@ -199,7 +218,7 @@ func (s *Service) createToken(ctx context.Context, c *caller, r *quoratev1.Creat
 			out.Addresses = append(out.Addresses, a)
 		}
 	}
-	return out, nil
+	return out, true, nil
 }
 
 func publicToken(in *Table, t *raftlogv1.StoredJoinToken) *quoratev1.JoinToken {
@@ -247,4 +266,8 @@ func (s *Service) revokeToken(ctx context.Context, _ *caller, r *quoratev1.Revok
 		return &raftlogv1.ChangeMembers{Change: &raftlogv1.ChangeMembers_DropToken{DropToken: &raftlogv1.DropJoinToken{Id: r.GetId()}}}, nil
 	})
 	return &quoratev1.RevokeJoinTokenResponse{}, err
+}
+
+func tokenRevoked(_ *caller, t *Table, r *quoratev1.RevokeJoinTokenRequest) (*quoratev1.RevokeJoinTokenResponse, bool, error) {
+	return &quoratev1.RevokeJoinTokenResponse{}, t.Token(r.GetId()) == nil, nil
 }

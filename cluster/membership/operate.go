@@ -69,14 +69,13 @@ func (s *Service) groupPlan(ctx context.Context, t *Table, g uint32, want shard.
 // changeNode changes the desired state of a node.
 func (s *Service) changeNode(ctx context.Context, _ *caller, r *quoratev1.ChangeNodeRequest) (*quoratev1.ChangeNodeResponse, error) {
 	id := quota.NodeID(r.GetNode())
-	var m Member
 	t, err := s.amend(ctx, func(t *Table) (*raftlogv1.ChangeMembers, error) {
 		have := t.Member(id)
 		if have == nil {
 			return nil, s.View().unknown("", string(id))
 		}
-		m = *have
-		if err := s.applyChange(t, &m, r); err != nil {
+		m := desired(*have, r.GetChange())
+		if err := s.mayChange(t, have, r); err != nil {
 			return nil, err
 		}
 		if m.State == have.State && m.Dead == have.Dead {
@@ -87,11 +86,43 @@ func (s *Service) changeNode(ctx context.Context, _ *caller, r *quoratev1.Change
 	if err != nil {
 		return nil, err
 	}
+	return s.changedNode(t, r), nil
+}
+
+// changedNode returns the response of a change of a node, from the table after it.
+func (s *Service) changedNode(t *Table, r *quoratev1.ChangeNodeRequest) *quoratev1.ChangeNodeResponse {
+	m := t.Member(quota.NodeID(r.GetNode()))
 	out := &quoratev1.ChangeNodeResponse{State: quoratev1.NodeState(m.State), Warning: s.warning(t, r.GetChange(), m.ID)}
 	if list, err := s.plan(t, t.Nodes()); err == nil {
 		out.Moves = uint32(len(list))
 	}
-	return out, nil
+	return out
+}
+
+func (s *Service) nodeChanged(_ *caller, t *Table, r *quoratev1.ChangeNodeRequest) (*quoratev1.ChangeNodeResponse, bool, error) {
+	m := t.Member(quota.NodeID(r.GetNode()))
+	if m == nil {
+		return nil, false, nil
+	}
+	if want := desired(*m, r.GetChange()); m.State != want.State || m.Dead != want.Dead {
+		return nil, false, nil
+	}
+	return s.changedNode(t, r), true, nil
+}
+
+// desired returns a member after a change of its desired state.
+func desired(m Member, c quoratev1.NodeChange) Member {
+	switch c { //nolint:exhaustive // mayChange refuses the others
+	case quoratev1.NodeChange_NODE_CHANGE_ACTIVATE:
+		m.State, m.Dead = Active, false
+	case quoratev1.NodeChange_NODE_CHANGE_DRAIN:
+		m.State = Draining
+	case quoratev1.NodeChange_NODE_CHANGE_LEAVE:
+		m.State = Leaving
+	case quoratev1.NodeChange_NODE_CHANGE_REMOVE:
+		m.State, m.Dead = Leaving, true
+	}
+	return m
 }
 
 // warning returns what an operator should know after changing a node.
@@ -154,18 +185,16 @@ func (s *Service) redundant(t *Table, leaving quota.NodeID) error {
 		leaving, phrase.Plural(after, "live voter"), t.Replicas(), phrase.Plural((after-1)/2, "node"))
 }
 
-// applyChange applies the change to m, or returns why it is refused.
-func (s *Service) applyChange(t *Table, m *Member, r *quoratev1.ChangeNodeRequest) error {
+// mayChange returns why a change of m is refused; nil if it is not.
+func (s *Service) mayChange(t *Table, m *Member, r *quoratev1.ChangeNodeRequest) error {
 	up := s.answers(m.ID)
 	switch r.GetChange() {
 	case quoratev1.NodeChange_NODE_CHANGE_ACTIVATE:
-		m.State, m.Dead = Active, false
 		return nil
 	case quoratev1.NodeChange_NODE_CHANGE_DRAIN:
 		if m.State == Leaving {
 			return refuse(Forbidden, "node %q: is leaving; activate it first", m.ID)
 		}
-		m.State = Draining
 	case quoratev1.NodeChange_NODE_CHANGE_LEAVE:
 		if !up {
 			return refuse(Forbidden, "node %q: does not answer, so it cannot hand over its replicas; remove it if it does not return", m.ID)
@@ -175,12 +204,10 @@ func (s *Service) applyChange(t *Table, m *Member, r *quoratev1.ChangeNodeReques
 				return err
 			}
 		}
-		m.State = Leaving
 	case quoratev1.NodeChange_NODE_CHANGE_REMOVE:
 		if up && !r.GetForce() {
 			return refuse(Forbidden, "node %q: is alive; use cluster leave, or --force", m.ID)
 		}
-		m.State, m.Dead = Leaving, true
 	default:
 		return refuse(Invalid, "change: %d; must be drain, activate, leave or remove", r.GetChange())
 	}

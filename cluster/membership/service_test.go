@@ -3,16 +3,23 @@ package membership
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
+	"google.golang.org/protobuf/proto"
+
+	peerv1 "github.com/quorate/quorate/api/gen/quorate/peer/v1"
 	raftlogv1 "github.com/quorate/quorate/api/gen/quorate/raftlog/v1"
 	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
 	"github.com/quorate/quorate/cluster/raftgroup"
+	"github.com/quorate/quorate/cluster/transport"
 	"github.com/quorate/quorate/internal/pki"
 	"github.com/quorate/quorate/internal/quota"
+	"github.com/quorate/quorate/internal/snapshotio"
 	"github.com/quorate/quorate/shard"
 )
 
@@ -171,6 +178,100 @@ func (n *clockNode) Commit(_ context.Context, c *raftlogv1.ChangeMembers) (t *Ta
 		n.table = t
 	}
 	return t, err
+}
+
+// losingNode is a node whose first call of the leader is lost, before or after it was carried out.
+type losingNode struct {
+	clockNode
+	leader    *Service
+	dropped   bool   // it was lost before
+	meanwhile func() // what others do then
+	calls     int
+}
+
+func (n *losingNode) Host() *raftgroup.Host { return &raftgroup.Host{} }
+
+func (n *losingNode) MetaLeader() quota.NodeID { return "n2" }
+
+func (n *losingNode) Up(quota.NodeID) bool { return true }
+
+func (n *losingNode) CallSlow(ctx context.Context, _ quota.NodeID, c *peerv1.Call) (*peerv1.Call, error) {
+	n.calls++
+	if n.calls == 1 && n.dropped {
+		return nil, transport.ErrLost
+	}
+	q := c.GetCluster()
+	req := n.leader.changes[q.Method].request.ProtoReflect().New().Interface()
+	if err := proto.Unmarshal(q.Request, req); err != nil {
+		return nil, err
+	}
+	out := &peerv1.CallClusterResult{}
+	if res, err := n.leader.carryOutChange(ctx, &caller{by: q.By, seed: pki.Seed(q.Seed)}, req); err != nil {
+		out = failedChange(err)
+	} else {
+		out.Response = snapshotio.Encode(res)
+	}
+	if n.calls == 1 {
+		n.meanwhile()
+		return nil, transport.ErrLost
+	}
+	return &peerv1.Call{Body: &peerv1.Call_ClusterResult{ClusterResult: out}}, nil
+}
+
+// TestLostChangeUndoesNothing checks that a change of the cluster whose answer was lost does not undo what others have
+// changed since, that it is repeated if it was not made, and that it succeeds if it was.
+func TestLostChangeUndoesNothing(t *testing.T) {
+	change := func(c quoratev1.NodeChange) proto.Message {
+		return &quoratev1.ChangeNodeRequest{Node: "n3", Change: c, Force: true}
+	}
+	drain, activate, leave := change(quoratev1.NodeChange_NODE_CHANGE_DRAIN), change(quoratev1.NodeChange_NODE_CHANGE_ACTIVATE), change(quoratev1.NodeChange_NODE_CHANGE_LEAVE)
+	node := func(s State) func(*Table) bool {
+		return func(t *Table) bool { return t.Member("n3").State == s }
+	}
+	tokens := func(n int) func(*Table) bool {
+		return func(t *Table) bool { return len(t.Tokens()) == n }
+	}
+	noOther := &quoratev1.ListJoinTokensRequest{}
+	for _, c := range []struct {
+		what         string
+		first, other proto.Message // of another operator, after the change was carried out
+		dropped      bool
+		unknown      bool
+		want         func(*Table) bool
+	}{
+		{"drained; another activates it", drain, activate, false, true, node(Active)},
+		{"drained; another lets it leave", drain, leave, false, true, node(Leaving)},
+		{"drained; another drains it too", drain, drain, false, false, node(Draining)},
+		{"drained", drain, noOther, false, false, node(Draining)},
+		{"drained, and lost before it", drain, noOther, true, false, node(Draining)},
+		{"it leaves; another activates it", leave, activate, false, true, node(Active)},
+		{"a token is created; another revokes it", &quoratev1.CreateJoinTokenRequest{}, &quoratev1.RevokeJoinTokenRequest{}, false, true, tokens(0)},
+		{"a token is created", &quoratev1.CreateJoinTokenRequest{}, noOther, false, false, tokens(1)},
+	} {
+		t.Run(c.what, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				members := []*raftlogv1.StoredMember{stored("n1"), stored("n2"), stored("n3")}
+				n := &losingNode{clockNode: clockNode{table: New(&raftlogv1.Membership{Revision: 1, Level: 1, Replicas: 3, Members: members})}, dropped: c.dropped}
+				s := NewService(Config{Self: "n1", Ranges: 2}, ViewOf(n.table, 2), true, n)
+				n.leader = NewService(Config{Self: "n2", Ranges: 2}, ViewOf(n.table, 2), true, n)
+				n.meanwhile = func() {
+					if r, ok := c.other.(*quoratev1.RevokeJoinTokenRequest); ok {
+						r.Id = n.table.Tokens()[0].Id
+					}
+					if _, err := n.leader.carryOutChange(t.Context(), &caller{by: "other"}, c.other); err != nil {
+						t.Error(err)
+					}
+				}
+				_, err := s.Change(t.Context(), "me", c.first)
+				if unknown := (*quota.UnknownOutcomeError)(nil); errors.As(err, &unknown) != c.unknown || err != nil && !c.unknown {
+					t.Errorf("%v; want an UnknownOutcomeError: %v", err, c.unknown)
+				}
+				if !c.want(n.table) {
+					t.Errorf("afterwards: %v", n.table.Proto())
+				}
+			})
+		})
+	}
 }
 
 // TestTokensByTheClustersTime checks that join tokens live as long as asked by the cluster's time, however
