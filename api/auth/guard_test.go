@@ -126,6 +126,21 @@ func state() *tls.ConnectionState {
 	return &tls.ConnectionState{PeerCertificates: []*x509.Certificate{{}}}
 }
 
+// TestLongestNames checks that names as long as new certificates may have (pki.Identity.CheckNew) are accepted, and that no
+// longer ones are.
+func TestLongestNames(t *testing.T) {
+	w := newWorld(t, Config{})
+	for _, kind := range []pki.Kind{pki.Client, pki.Node} {
+		for n := 100; n <= quota.MaxNameLen; n++ {
+			id := pki.Identity{Cluster: "c", Kind: kind, Name: strings.Repeat("x", n)}
+			w.cert = func() (pki.Identity, bool, error) { return id, true, nil }
+			if _, err := w.Quick(state(), nil); (err == nil) != (id.CheckNew() == nil) {
+				t.Errorf("%v of %d bytes: a call %v, a new certificate %v", kind, n, err, id.CheckNew())
+			}
+		}
+	}
+}
+
 func TestCertificates(t *testing.T) {
 	w := newWorld(t, Config{})
 	s := state()

@@ -26,6 +26,11 @@ func (s *Service) join(ctx context.Context, c *caller, r *quoratev1.JoinRequest)
 		ID: quota.NodeID(r.GetNode()), Peer: r.GetPeerAddress(), GRPC: r.GetGrpcAddress(), HTTP: r.GetHttpAddress(), Zone: r.GetZone(),
 		Version: r.GetVersion(), Level: r.GetLevel(), State: Active, Joined: s.now(), JoinID: string(r.GetJoinId()),
 	}
+	if len(r.GetCsr()) > 0 { // else, the certificate would be refused once the node is a member
+		if err := (pki.Identity{Kind: pki.Node, Name: r.GetNode()}).CheckNew(); err != nil {
+			return nil, refuse(Invalid, "%v", err)
+		}
+	}
 	reached := false
 	t, err := s.amend(ctx, func(t *Table) (*raftlogv1.ChangeMembers, error) {
 		token, err := authorizeJoin(t, c.by, r, s.now())

@@ -303,3 +303,24 @@ func TestTokensByTheClustersTime(t *testing.T) {
 		}
 	}
 }
+
+// TestLongNodeIDs checks that a node does not become a member if calls with its certificate would be refused, and does not
+// use its token up.
+func TestLongNodeIDs(t *testing.T) {
+	for length, want := range map[int]string{
+		123: "peer_address", // refused later
+		124: "node: is 124 bytes; at most 123, so that node:NAME has at most 128",
+	} {
+		n := &clockNode{table: New(&raftlogv1.Membership{Revision: 1, Level: 1, Members: []*raftlogv1.StoredMember{stored("n1")}})}
+		s := NewService(Config{Self: "n1"}, ViewOf(n.table, 1), true, n)
+		made, err := s.createToken(t.Context(), &caller{seed: pki.NewSeed()}, &quoratev1.CreateJoinTokenRequest{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		before := n.table.Revision()
+		_, err = s.join(t.Context(), &caller{}, &quoratev1.JoinRequest{Node: strings.Repeat("x", length), Level: 1, Token: made.GetToken(), Csr: []byte{1}})
+		if err == nil || !strings.HasPrefix(err.Error(), want) || n.table.Revision() != before {
+			t.Errorf("%d bytes: %v, and %d changes", length, err, n.table.Revision()-before)
+		}
+	}
+}

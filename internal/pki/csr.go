@@ -15,8 +15,6 @@ import (
 	"net/netip"
 	"net/url"
 	"strings"
-
-	"github.com/quorate/quorate/internal/quota"
 )
 
 // Bounds of a certificate request.
@@ -106,9 +104,10 @@ func sansOf(id Identity, hosts []string) (sans, error) {
 	if err := id.Check(); err != nil {
 		return sans{}, err
 	}
-	// Nobody could bind a role to a longer name, and every call with it would be refused.
-	if most := quota.MaxNameLen - len("client:"); id.Kind == Client && len(id.Name) > most {
-		return sans{}, fmt.Errorf("client: is %d bytes; at most %d, so that client:NAME has at most %d", len(id.Name), most, quota.MaxNameLen)
+	if id.Kind == Client { // nodes that exist have to renew theirs
+		if err := id.CheckNew(); err != nil {
+			return sans{}, err
+		}
 	}
 	if id.Kind == Client && len(hosts) > 0 {
 		return sans{}, fmt.Errorf("hosts: %d; a client has none, because nobody dials it", len(hosts))

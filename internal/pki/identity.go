@@ -111,6 +111,15 @@ func (id Identity) Caller() string {
 	return id.Kind.String() + ":" + id.Name
 }
 
+// CheckNew returns an error if the Caller of a new identity is too long: nobody could bind a role to it, and every call with
+// its certificate would be refused.
+func (id Identity) CheckNew() error {
+	if most := quota.MaxNameLen - len(id.Kind.String()+":"); len(id.Name) > most {
+		return fmt.Errorf("%s: is %d bytes; at most %d, so that %s:NAME has at most %d", id.Kind, len(id.Name), most, id.Kind, quota.MaxNameLen)
+	}
+	return nil
+}
+
 // String formats the identity for logs and errors.
 func (id Identity) String() string {
 	if id.Foreign() {

@@ -99,6 +99,11 @@ func (o *initOptions) prepare() (s config.Node, text string, err error) {
 		}
 		err = exit.Usagef("--%s: %s", flag, f.Message)
 	}
+	if err == nil && !o.plain {
+		if long := (pki.Identity{Cluster: s.Cluster, Kind: pki.Node, Name: string(s.Node)}).CheckNew(); long != nil {
+			err = exit.Usagef("--%v", long)
+		}
+	}
 	return s, text, err
 }
 

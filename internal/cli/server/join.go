@@ -241,7 +241,11 @@ func (j *joiner) ask(ctx context.Context, addr string) (*quoratev1.JoinResponse,
 	}
 	var key pki.KeyPEM
 	if j.sec.on() && !j.sec.own && j.sec.store.Empty() {
-		if key, req.Csr, err = pki.NewKeyAndCSR(pki.Identity{Cluster: name, Kind: pki.Node, Name: string(s.Node)}, hostsOf(at)); err != nil {
+		self := pki.Identity{Cluster: name, Kind: pki.Node, Name: string(s.Node)}
+		if err := self.CheckNew(); err != nil {
+			return nil, err
+		}
+		if key, req.Csr, err = pki.NewKeyAndCSR(self, hostsOf(at)); err != nil {
 			return nil, err
 		}
 		probe, err := pki.ProbeCertificate(key)

@@ -102,6 +102,9 @@ func (sec *security) issueOwn(s *config.Node) error {
 		return err
 	}
 	id := pki.Identity{Cluster: s.Cluster, Kind: pki.Node, Name: string(s.Node)}
+	if err := id.CheckNew(); err != nil {
+		return err
+	}
 	pair, err := ca.Issue(id, hostsOf(s.Addresses()), time.Now(), certificateTTL)
 	if err != nil {
 		return err
