@@ -15,6 +15,10 @@ func (r *router) getBackup(w http.ResponseWriter, req *http.Request) (int, error
 		return 0, err
 	}
 	out := &backupBody{w: w, conn: http.NewResponseController(w)}
+	if req.Method == http.MethodHead { // asks only for the headers
+		out.begin()
+		return http.StatusOK, nil
+	}
 	b := bufio.NewWriterSize(out, api.BackupPiece)
 	err := r.Backup.Copy(req.Context(), b)
 	if err == nil {
@@ -40,11 +44,15 @@ type backupBody struct {
 
 func (b *backupBody) Write(p []byte) (int, error) {
 	if !b.begun {
-		b.begun = true
-		_ = b.conn.SetReadDeadline(time.Time{}) // a recorder in tests has no deadlines
-		b.w.Header().Set("Content-Type", "application/octet-stream")
-		b.w.Header().Set("Cache-Control", "no-store")
+		b.begin()
 	}
 	_ = b.conn.SetWriteDeadline(time.Now().Add(api.BackupStall))
 	return b.w.Write(p)
+}
+
+func (b *backupBody) begin() {
+	b.begun = true
+	_ = b.conn.SetReadDeadline(time.Time{}) // a recorder in tests has no deadlines
+	b.w.Header().Set("Content-Type", "application/octet-stream")
+	b.w.Header().Set("Cache-Control", "no-store")
 }

@@ -147,3 +147,23 @@ func TestBackupOverHTTP(t *testing.T) {
 		})
 	}
 }
+
+// TestHeadOfBackup checks that HEAD answers with the headers of a backup and makes none.
+func TestHeadOfBackup(t *testing.T) {
+	node := &backedUp{Node: apitest.New(t), backup: func(context.Context, io.Writer, func(int, int)) error {
+		t.Error("a backup is made")
+		return nil
+	}}
+	srv := httptest.NewServer(New(api.New(node, api.Options{}), Options{}).Handler)
+	defer srv.Close()
+	for range 2 { // the second on the same connection
+		res, err := http.Head(srv.URL + "/v1/backup")
+		if err != nil {
+			t.Fatal(err)
+		}
+		res.Body.Close()
+		if res.StatusCode != http.StatusOK || res.Header.Get("Content-Type") != "application/octet-stream" {
+			t.Errorf("%v", res)
+		}
+	}
+}
