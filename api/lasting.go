@@ -2,6 +2,7 @@ package api
 
 import (
 	"context"
+	"sync/atomic"
 	"time"
 )
 
@@ -33,3 +34,39 @@ func (s *Gate) StillAuthorized(ctx context.Context, known *time.Time) error {
 	*known = time.Now()
 	return nil
 }
+
+// WhileAuthorized returns a context that ends when the caller of a long call may no longer continue it, at most s.Again
+// later, even if nothing is sent or received. The caller calls stop at the end of the call; it returns the error for
+// which the context ended, or nil.
+func (s *Gate) WhileAuthorized(ctx context.Context) (_ context.Context, stop func() error) {
+	if v := CallOf(ctx); v == nil || v.Guard == nil {
+		return ctx, func() error { return nil }
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	var why atomic.Pointer[error]
+	every := max(s.Again, minAgain)
+	var check *time.Timer
+	check = time.AfterFunc(time.Hour, func() { // no goroutine waits: a node has thousands of such calls
+		err := s.StillAuthorized(ctx, &time.Time{})
+		switch {
+		case ctx.Err() != nil:
+		case err != nil:
+			why.Store(&err)
+			cancel()
+		default:
+			check.Reset(every)
+		}
+	})
+	check.Reset(every)
+	return ctx, func() error {
+		check.Stop()
+		cancel()
+		if err := why.Load(); err != nil {
+			return *err
+		}
+		return nil
+	}
+}
+
+// minAgain bounds how often WhileAuthorized checks a caller.
+const minAgain = 10 * time.Millisecond

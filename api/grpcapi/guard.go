@@ -146,8 +146,12 @@ func (s *grpcServer) guardedStream(srv any, stream grpc.ServerStream, info *grpc
 		s.Audit(v)
 		return err
 	}
+	ctx, stop := s.WhileAuthorized(ctx)
 	now := time.Now()
 	err = next(srv, &guardedStream{ServerStream: stream, ctx: ctx, grpcServer: s, received: now, sent: now})
+	if gone := stop(); gone != nil {
+		err = gone
+	}
 	if code := status.Code(err); v.Rule.Audited || code == codes.PermissionDenied || code == codes.Unauthenticated {
 		v.Failed = err
 		s.Audit(v)

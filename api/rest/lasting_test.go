@@ -100,6 +100,60 @@ func TestLastingAttachment(t *testing.T) {
 	}
 }
 
+// TestLastingInSilence checks that a stream on which neither side sends anything ends, and gives back its place, once its
+// token is revoked.
+func TestLastingInSilence(t *testing.T) {
+	for _, what := range []string{"attachment", "quotas", "rates over HTTP"} {
+		t.Run(what, func(t *testing.T) {
+			s, gone := lasting(t, "token")
+			svc := api.New(securedHost{s, newFakeHost(t)}, s.opts)
+			svc.Again = 0
+			ctx, cancel := context.WithTimeout(s.as(t.Context(), "ann"), 20*time.Second)
+			defer cancel()
+			served := &sender{more: make(chan struct{})}
+			var err error
+			var recv func() error
+			switch what {
+			case "attachment":
+				stream, e := quoratev1.NewMemberServiceClient(dialService(t, svc, nil)).Attach(ctx)
+				if err = e; err == nil {
+					err = stream.Send(asks(clientHello()))
+				}
+				recv = func() error { _, err := stream.Recv(); return err }
+			case "quotas":
+				conn := dialService(t, svc, func(r grpc.ServiceRegistrar) { quotav3.RegisterRateLimitQuotaServiceServer(r, served) })
+				stream, e := quotav3.NewRateLimitQuotaServiceClient(conn).StreamRateLimitQuotas(ctx)
+				if err = e; err == nil {
+					err = stream.Send(&quotav3.RateLimitQuotaUsageReports{Domain: "web"})
+				}
+				recv = func() error { _, err := stream.Recv(); return err }
+			default:
+				srv := httptest.NewServer(New(svc, Options{}).Handler)
+				t.Cleanup(srv.Close)
+				t.Cleanup(srv.CloseClientConnections)
+				recv = watchOverHTTP(t, s.tokens["ann"], srv.URL+"/v1/rates/watch?namespace=web&interval=60s")
+			}
+			if err == nil {
+				err = recv()
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			gone()
+			ended := make(chan error, 1)
+			go func() { ended <- ends(recv) }()
+			select {
+			case err := <-ended:
+				if err == nil || what != "rates over HTTP" && status.Code(err) != codes.Unauthenticated {
+					t.Errorf("ends with %v", err)
+				}
+			case <-ctx.Done():
+				t.Error("it does not end")
+			}
+		})
+	}
+}
+
 // sender serves Envoy's rate limit quota service. It answers each report, and then once more.
 type sender struct {
 	quotav3.UnimplementedRateLimitQuotaServiceServer
@@ -111,7 +165,11 @@ func (s *sender) StreamRateLimitQuotas(g quotav3.RateLimitQuotaService_StreamRat
 	if err == nil {
 		err = g.Send(&quotav3.RateLimitQuotaResponse{})
 	}
-	<-s.more
+	select {
+	case <-s.more:
+	case <-g.Context().Done():
+		return g.Context().Err()
+	}
 	if err == nil {
 		err = g.Send(&quotav3.RateLimitQuotaResponse{})
 	}

@@ -1,6 +1,7 @@
 package rest
 
 import (
+	"cmp"
 	"net/http"
 	"strings"
 	"time"
@@ -37,7 +38,8 @@ func (r *router) getRatesWatch(w http.ResponseWriter, req *http.Request) (int, e
 		return 0, err
 	}
 	out := newStream(w, req)
-	err := r.Rates.Stream(req.Context(), watch, func(m *quoratev1.WatchRatesResponse) error {
+	ctx, stop := r.WhileAuthorized(req.Context())
+	err := r.Rates.Stream(ctx, watch, func(m *quoratev1.WatchRatesResponse) error {
 		out.start()
 		_ = out.conn.SetWriteDeadline(time.Now().Add(api.EventWriteTimeout))
 		if err := out.write(m.ProtoReflect()); err != nil {
@@ -47,7 +49,7 @@ func (r *router) getRatesWatch(w http.ResponseWriter, req *http.Request) (int, e
 		_ = out.conn.SetWriteDeadline(time.Now().Add(api.EventWriteTimeout + api.MaxWatchPause)) // the pause until the next write does not count
 		return err
 	})
-	return out.ended(err)
+	return out.ended(cmp.Or(stop(), err))
 }
 
 // getReport answers with the document itself if Accept asks for HTML or text.

@@ -43,7 +43,8 @@ type stream struct {
 	grpc   pb.RateLimitQuotaService_StreamRateLimitQuotasServer
 	cancel context.CancelCauseFunc
 	origin share.Origin
-	domain string // empty until the first message
+	domain string        // empty until the first message
+	named  chan struct{} // receives a value once domain is set
 
 	subs  map[string]*subscription
 	queue []*subscription // have an assignment to send, each once

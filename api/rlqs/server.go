@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"net"
+	"time"
 
 	pb "github.com/envoyproxy/go-control-plane/envoy/service/rate_limit_quota/v3"
 	"golang.org/x/time/rate"
@@ -42,7 +43,7 @@ func (s *Server) Close() { s.assigner.close() }
 func (s *Server) StreamRateLimitQuotas(g pb.RateLimitQuotaService_StreamRateLimitQuotasServer) error {
 	ctx, cancel := context.WithCancelCause(g.Context())
 	defer cancel(nil)
-	st := &stream{grpc: g, cancel: cancel, origin: share.Origin{Owner: s.opts.Owner(g.Context()), Proxy: proxyOf(g.Context())}, subs: map[string]*subscription{}, wake: make(chan struct{}, 1)}
+	st := &stream{grpc: g, cancel: cancel, origin: share.Origin{Owner: s.opts.Owner(g.Context()), Proxy: proxyOf(g.Context())}, subs: map[string]*subscription{}, wake: make(chan struct{}, 1), named: make(chan struct{}, 1)}
 	if err := s.assigner.join(st); err != nil {
 		s.m.refused.Inc()
 		return err
@@ -50,13 +51,27 @@ func (s *Server) StreamRateLimitQuotas(g pb.RateLimitQuotaService_StreamRateLimi
 	defer s.assigner.leave(st)
 	// Both may block on the proxy. They end when this function returns, which ends the stream.
 	ended := make(chan error, 2)
+	check := time.NewTicker(s.opts.Again)
+	defer check.Stop()
+	named := false
 	go func() { ended <- s.read(ctx, st) }()
 	go func() { ended <- s.write(ctx, st) }()
-	select {
-	case err := <-ended:
-		return err
-	case <-ctx.Done():
-		return context.Cause(ctx)
+	for {
+		select {
+		case err := <-ended:
+			return err
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-st.named:
+			named = true
+		case <-check.C:
+			if !named {
+				continue
+			}
+			if err := s.opts.Permitted(ctx, descriptor.Namespace(st.domain)); err != nil {
+				return err
+			}
+		}
 	}
 }
 
@@ -91,6 +106,7 @@ func (s *Server) receive(ctx context.Context, st *stream, msg *pb.RateLimitQuota
 			return status.Errorf(codes.InvalidArgument, "the first report of a stream must name its domain: it is %d bytes; must be 1 to %d", n, maxDomain)
 		}
 		st.domain = msg.GetDomain()
+		st.named <- struct{}{}
 	case msg.GetDomain() != "" && msg.GetDomain() != st.domain:
 		return status.Errorf(codes.InvalidArgument, "domain: %.128q; this stream began with %q, another domain needs another stream", msg.GetDomain(), st.domain)
 	}

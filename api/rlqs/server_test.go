@@ -499,3 +499,30 @@ func TestRevokedInSilence(t *testing.T) {
 		t.Errorf("the stream ended with %v", err)
 	}
 }
+
+// TestRevokedWithNothingToSend checks that a stream to which nothing is sent ends, once its caller has lost the permission.
+func TestRevokedWithNothingToSend(t *testing.T) {
+	var revoked atomic.Bool
+	asked := make(chan struct{}, 1000)
+	conn := serve(t, newFake(t, limit("l", 100, nil)), rlqs.Options{Again: 10 * time.Millisecond, Permitted: func(context.Context, string) error {
+		asked <- struct{}{}
+		if revoked.Load() {
+			return status.Error(codes.PermissionDenied, "not any more")
+		}
+		return nil
+	}})
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	s, err := pb.NewRateLimitQuotaServiceClient(conn).StreamRateLimitQuotas(ctx)
+	if err == nil {
+		err = s.Send(&pb.RateLimitQuotaUsageReports{Domain: "web"})
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	<-asked // for the message
+	revoked.Store(true)
+	if _, err := s.Recv(); status.Code(err) != codes.PermissionDenied {
+		t.Errorf("the stream ended with %v", err)
+	}
+}
