@@ -170,8 +170,8 @@ func (a *attachment) greet(h *quoratev1.ClientHello) error {
 	a.named = slices.Clone(h.GetNamespaces())
 	slices.Sort(a.named)
 	a.hello = &attach.Hello{Client: quota.NodeID(h.GetClient()), Incarnation: quota.Incarnation(h.GetIncarnation()), Attachment: quota.Term(h.GetAttachment())}
+	a.hello.Owner = Owner(a.ctx)
 	if v := CallOf(a.ctx); a.Guard != nil && v != nil {
-		a.hello.Owner = v.Caller.Identity
 		// Processes of two callers may have the same name.
 		a.hello.Client = quota.NodeID(v.Caller.Identity + "/" + h.GetClient())
 	}

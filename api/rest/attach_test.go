@@ -192,6 +192,30 @@ func TestAttachParts(t *testing.T) {
 	}
 }
 
+// TestAttachmentsHaveOwners checks that an attachment is charged to the caller's identity, or to its address if no identity
+// is proven.
+func TestAttachmentsHaveOwners(t *testing.T) {
+	s, _ := lasting(t, "token")
+	for want, opts := range map[string]api.Options{"token:ann": s.opts, "address:bufconn": {}} {
+		h := newFakeHost(t)
+		stream, err := quoratev1.NewMemberServiceClient(dialService(t, api.New(securedHost{s, h}, opts), nil)).Attach(s.as(t.Context(), "ann"))
+		if err == nil {
+			err = stream.Send(asks(clientHello()))
+		}
+		if err == nil {
+			_, err = stream.Recv()
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		h.mu.Lock()
+		if h.hello.Owner != want {
+			t.Errorf("charged to %q; want %q", h.hello.Owner, want)
+		}
+		h.mu.Unlock()
+	}
+}
+
 // TestAttachRefused checks that every forbidden message ends the stream, with an error that names
 // the fault.
 func TestAttachRefused(t *testing.T) {

@@ -2,7 +2,6 @@ package clients
 
 import (
 	"context"
-	"errors"
 	"log/slog"
 	"sync"
 	"time"
@@ -89,7 +88,7 @@ type Service struct {
 	mu       sync.Mutex // guards the client ledger too; locked before session.keysMu
 	ledger   *clientledger.Ledger
 	sessions map[quota.NodeID]*session
-	owners   map[string]int // number of sessions by identity
+	places   *fairshare.Pool // for sessions
 	stopping bool
 	// inheriting holds the attachments to dead nodes that are being settled here.
 	inheriting map[sessionID]struct{}
@@ -126,7 +125,7 @@ func New(cfg Config, node Node) *Service {
 	ctx, cancel := context.WithCancel(context.Background())
 	s := &Service{
 		cfg: cfg, node: node, wake: make(chan struct{}, 1), ctx: ctx, cancel: cancel,
-		sessions: map[quota.NodeID]*session{}, owners: map[string]int{}, settling: fairshare.NewPerFree(maxAllSettling), inheriting: map[sessionID]struct{}{},
+		sessions: map[quota.NodeID]*session{}, places: fairshare.NewPerFree(Max), settling: fairshare.NewPerFree(maxAllSettling), inheriting: map[sessionID]struct{}{},
 		reports: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "quorate_client_reports_total", Help: "Reports of client processes attached to this node.",
 		}),
@@ -214,22 +213,30 @@ func (s *Service) Attach(h *attach.Hello, out *attach.Outbox) (attach.Session, e
 	if s.stopping {
 		return nil, attach.ErrStopping
 	}
-	if s.sessions[c.id] == nil && !s.mayOwn(c.owner) {
-		return nil, attach.ErrShare
+	was := s.sessions[c.id]
+	keeps := was != nil && was.owner == c.owner // the place of its earlier session
+	if !keeps {
+		switch s.places.Take(c.owner, 1) {
+		case fairshare.Total:
+			return nil, attach.ErrFull
+		case fairshare.Each:
+			return nil, attach.ErrShare
+		}
 	}
-	switch err := s.ledger.Attach(s.node.Now(), c.id, c.owner, c.inc, c.term); {
-	case errors.Is(err, clientledger.ErrFull):
-		return nil, attach.ErrFull
-	case err != nil:
+	if err := s.ledger.Attach(s.node.Now(), c.id, c.owner, c.inc, c.term); err != nil {
+		if !keeps {
+			s.places.Give(c.owner, 1)
+		}
 		return nil, attach.ErrStale
 	}
-	if was := s.sessions[c.id]; was != nil {
+	if was != nil {
 		was.out.End(goodbye("the process has attached again"))
-		s.disown(was.owner)
+		if !keeps {
+			s.places.Give(was.owner, 1)
+		}
 	}
 	c.settling.ctx, c.settling.cancel = context.WithCancel(s.ctx)
 	s.sessions[c.id] = c
-	s.owners[c.owner]++
 	s.wakeUp()
 	_, others := s.node.Members()
 	out.Put(&quoratev1.AttachResponse{Body: &quoratev1.AttachResponse_Hello{Hello: &quoratev1.NodeHello{
@@ -239,17 +246,6 @@ func (s *Service) Attach(h *attach.Hello, out *attach.Outbox) (attach.Session, e
 	s.sendPeers()
 	c.sendLimits(s.node.Limits(), limitsCache{})
 	return c, nil
-}
-
-// mayOwn reports whether an identity may have one more client here. s.mu must be held.
-func (s *Service) mayOwn(owner string) bool {
-	return owner == "" || s.owners[owner] < fairshare.PerFree*(Max-len(s.sessions))
-}
-
-func (s *Service) disown(owner string) {
-	if s.owners[owner]--; s.owners[owner] <= 0 {
-		delete(s.owners, owner)
-	}
 }
 
 // guessPeers estimates the number of clients of the cluster, assuming that each node has as many as

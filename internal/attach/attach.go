@@ -44,7 +44,7 @@ const (
 // The errors of Host.Attach.
 var (
 	ErrFull     = errors.New("too many clients at this node; attach to another")
-	ErrShare    = errors.New("too many clients of this identity at this node; attach to another")
+	ErrShare    = errors.New("too many clients of this caller at this node; attach to another")
 	ErrStopping = errors.New("the node is stopping; attach to another")
 	ErrStale    = errors.New("stale attachment: a later one of this process, or a later process of that name, is known")
 )
@@ -55,7 +55,7 @@ type Hello struct {
 	Client      quota.NodeID
 	Incarnation quota.Incarnation
 	Attachment  quota.Term
-	// Owner is the identity of the caller; empty if unknown.
+	// Owner is the caller to whom shares are charged: an identity or an address; empty if unknown.
 	Owner string
 	// May reports whether the process may use limits of a namespace; nil allows all. It is safe for
 	// concurrent use.
