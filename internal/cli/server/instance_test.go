@@ -49,16 +49,20 @@ func TestBoundsOfAllTransports(t *testing.T) {
 }
 
 // startOne starts a cluster of one node, without TLS and authentication.
-func startOne(t *testing.T, who callers) *instance {
+func startOne(t *testing.T, who callers, tune ...func(*cluster.Config)) *instance {
 	t.Helper()
 	ports, err := listen(t.Context(), "127.0.0.1:0", "127.0.0.1:0", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	in, err := startInstance(cluster.Config{
+	cfg := cluster.Config{
 		Cluster: "one", Self: "n1", Nodes: map[quota.NodeID]string{"n1": ports.peer.Addr().String()}, Dir: t.TempDir(), Ranges: 1, Replicas: 1,
 		Sync: 100 * time.Millisecond, MaxKeys: 1000, Idle: time.Minute, Timing: raftgroup.DefaultTiming(), SlowDisk: -1,
-	}, who, ports, &security{}, slog.New(slog.DiscardHandler))
+	}
+	for _, f := range tune {
+		f(&cfg)
+	}
+	in, err := startInstance(cfg, who, ports, &security{}, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
