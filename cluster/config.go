@@ -104,7 +104,7 @@ const DefaultDeadAfter = 5 * time.Minute
 const DefaultGrantWait = 20 * time.Millisecond
 
 // DefaultAskWait covers a few hops in one region.
-const DefaultAskWait = 250 * time.Millisecond
+const DefaultAskWait = 200 * time.Millisecond
 
 // Validate returns all errors of c, joined.
 func (c *Config) Validate() error {

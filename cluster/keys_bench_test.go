@@ -14,7 +14,7 @@ import (
 // nodes. An iteration is a second. It begins to count after five of them.
 func BenchmarkHardKeysInUse(b *testing.B) {
 	c := newThreeNodes(b, 64, func(cfg *Config) {
-		cfg.GrantWait, cfg.AskWait, cfg.MaxKeys = 20*time.Millisecond, 250*time.Millisecond, 1_000_000
+		cfg.GrantWait, cfg.AskWait, cfg.MaxKeys = 20*time.Millisecond, DefaultAskWait, 1_000_000
 	})
 	l := quota.Limit{LimitName: quota.LimitName{Namespace: "a", Limit: "hard"}, Rate: quota.Rate{Tokens: 1000, Per: time.Hour}, Burst: 1000, Ceiling: quota.Hard}
 	c.apply(l)

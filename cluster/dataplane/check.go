@@ -144,9 +144,11 @@ func (d *Decider) complete(c *aggregator.Call, unasked *sync.Map) (ok bool) {
 	return ok
 }
 
-// askWait returns how long a call that began then waits for a leader: what is left of Config.AskWait, at least half.
+// askWait returns how long a call that began then may still wait for leaders. All that one call waits is at most
+// Config.AskWait; with a long Config.GrantWait, it is at most that and half of Config.AskWait.
 func (d *Decider) askWait(began quota.Time) time.Duration {
-	return max(d.cfg.AskWait-d.now().Sub(began), d.cfg.AskWait/2)
+	most := max(d.cfg.AskWait, d.cfg.GrantWait+d.cfg.AskWait/2)
+	return min(d.cfg.AskWait, most-d.now().Sub(began))
 }
 
 // Refund returns tokens that a request took and did not use. The decision has a nil Limit if the limit

@@ -28,10 +28,17 @@ func (d *Decider) ask(a quota.Ask, wait time.Duration) (quota.Answer, error) {
 		return quota.Answer{}, errNotAsked
 	}
 	r := shard.Of(a.Key, d.cfg.Ranges)
-	if own := d.cfg.Replicas.Of(r); own.Leads() {
+	own := d.cfg.Replicas.Of(r)
+	leads := own.Leads()
+	if leads {
 		if out, ok := own.TryDecide(&a); ok {
 			return out, nil
 		}
+	}
+	if wait <= 0 {
+		return quota.Answer{}, errNotAsked
+	}
+	if leads {
 		out, err := d.askBusy(own, a, wait)
 		switch {
 		case err != nil:

@@ -2,6 +2,7 @@ package dataplane
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"slices"
 	"sync"
@@ -117,6 +118,54 @@ func TestFarLeader(t *testing.T) {
 			if w := time.Duration(longest.Load()); w > c.wait || n.messages.Load() > c.messages || n.atOnce.Load() > c.most {
 				t.Errorf("round trip %v: waited %v, at most %v expected; %d messages, at most %d; %d at a time, at most %d",
 					c.roundTrip, w, c.wait, n.messages.Load(), c.messages, n.atOnce.Load(), c.most)
+			}
+		})
+	}
+}
+
+// TestCallsWaitOnce checks that all that one call waits for leaders is at most AskWait, however many limits it names, and
+// also where it has waited for a first grant before.
+func TestCallsWaitOnce(t *testing.T) {
+	const wait = 200 * time.Millisecond
+	var leader, hard []quota.Limit
+	for i := range 4 {
+		l := limit(fmt.Sprint("leader", i), 10, quota.Soft)
+		l.Decide = quota.AtLeader
+		leader, hard = append(leader, l), append(hard, limit(fmt.Sprint("hard", i), 1000, quota.Hard))
+	}
+	for _, c := range []struct {
+		what      string
+		limits    []quota.Limit
+		roundTrip time.Duration
+		lost      bool
+		most      time.Duration
+		asked     int32
+	}{
+		{"answers", leader, 90 * time.Millisecond, false, wait, 3},
+		{"a grant that does not come, then answers", hard, 90 * time.Millisecond, false, wait, 2},
+		{"a grant that does not come, then a silent leader", hard, time.Minute, false, wait, 1},
+		{"a leader that others know to be silent", hard, time.Minute, true, 0, 0},
+		{"answers of a near leader", leader, 10 * time.Millisecond, false, wait, 4},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			d := alone(t, c.limits...)
+			defer d.Close()
+			n := &farNode{roundTrip: c.roundTrip}
+			d.node, d.cfg.GrantWait, d.cfg.AskWait = n, 20*time.Millisecond, wait
+			d.cfg.Replicas = replica.New(&replica.Config{
+				Self: "n1", Ranges: 1, Now: d.now, AskWait: wait, Log: slog.New(slog.DiscardHandler), Registry: prometheus.NewRegistry(),
+			}, nil)
+			var reqs []quota.Request
+			for _, l := range c.limits {
+				reqs = append(reqs, quota.Request{Key: quota.Key{LimitName: l.LimitName, Key: "k"}, Cost: 1})
+			}
+			if c.lost {
+				d.LeaderLost(0)
+			}
+			began := time.Now()
+			d.Decide(reqs, make([]quota.Decision, len(reqs)))
+			if took := time.Since(began); took > c.most || n.messages.Load() != c.asked {
+				t.Errorf("%s: %v, and %d messages; want at most %v, and %d", c.what, took, n.messages.Load(), c.most, c.asked)
 			}
 		})
 	}

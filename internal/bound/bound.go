@@ -270,7 +270,7 @@ func Exceptions(l *quota.Limit) []string {
 	case l.Class != quota.Counted || l.Enforcement == quota.Off:
 		return nil
 	case l.Ceiling == quota.Soft && l.AsksLeader():
-		return []string{"the leader does not answer a check within 250 ms: the node decides it by its estimate, as in failover and cut_off"}
+		return []string{"the leader does not answer a check within 200 ms: the node decides it by its estimate, as in failover and cut_off"}
 	case l.Ceiling == quota.Soft:
 		return nil
 	}

@@ -186,7 +186,7 @@ func (r *run) decide(n *node, c *call) {
 }
 
 // askWait is how long a node waits for the leader's answer, as cluster.DefaultAskWait.
-const askWait = 250 * time.Millisecond
+const askWait = 200 * time.Millisecond
 
 // ask sends a decide request to the leader that the node knows. Without an answer in time the node
 // decides alone.

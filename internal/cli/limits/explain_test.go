@@ -96,7 +96,7 @@ namespaces:
 	want := map[string][]string{
 		"soft":            {waits, "0.2 %"},
 		"soft-local":      {"in memory, without waiting.", divided, "wait of at most 20ms"},
-		"soft-leader":     {"decides each check", "within 250 ms", "refusals while no leader answers"},
+		"soft-leader":     {"decides each check", "within 200 ms", "refusals while no leader answers"},
 		"soft-few":        {central, "a round trip for each check that the limit could admit"},
 		"soft-fast":       {waits, "more than half the rate", central, "a round trip for each check that the limit could admit"},
 		"soft-slow":       {waits, "a round trip for each check that the limit could admit"},
