@@ -26,7 +26,8 @@ func TestChangePlurals(t *testing.T) {
 	}
 }
 
-// TestUnderReplicatedOnNodes checks that each node has the number of its ranges that lack a voter.
+// TestUnderReplicatedOnNodes checks that each node has the number of its ranges that lack a voter, and that the
+// plan does not call them in place.
 func TestUnderReplicatedOnNodes(t *testing.T) {
 	f := newFake()
 	f.answer["GetStatus"] = func(context.Context, any) (proto.Message, error) {
@@ -37,7 +38,11 @@ func TestUnderReplicatedOnNodes(t *testing.T) {
 			},
 		}, nil
 	}
+	f.answer["GetPlan"] = func(context.Context, any) (proto.Message, error) { return &quoratev1.GetPlanResponse{Total: 4}, nil }
 	_, body := get(New(Deps{Conn: f}), "/console/nodes")
+	if !strings.Contains(body, "No moves are planned. Under-replicated: 2 ranges.") || strings.Contains(body, "In place") {
+		t.Errorf("the plan does not say which voters are down: %s", body)
+	}
 	for id, want := range map[string]string{"n1": "2 ranges under-replicated", "n2": "1 range under-replicated", "n3": "", "n4": "2 ranges under-replicated"} {
 		_, row, _ := strings.Cut(body, `<tr id="node-`+id+`">`)
 		row, _, _ = strings.Cut(row, "</tr>")

@@ -56,7 +56,7 @@ export async function fits(page) {
     return [document.documentElement.scrollWidth, have, who.join(', ')];
   });
   must(wide <= have, `the page is ${wide} wide, the window ${have}: ${who}`);
-  const over = await page.evaluate(() => [...document.querySelectorAll('td .badge')].filter((e) => e.checkVisibility() && e.getBoundingClientRect().right > e.closest('td').getBoundingClientRect().right + 1).map((e) => e.closest('td').innerText));
+  const over = await page.evaluate(() => [...document.querySelectorAll('td .badge, .stat .badge')].filter((e) => e.checkVisibility() && e.getBoundingClientRect().right > e.closest('td, .stat').getBoundingClientRect().right + 1).map((e) => e.closest('td, .stat').innerText));
   must(over.length === 0, 'stands on the next cell: ' + over.join('; '));
 }
 

@@ -84,6 +84,22 @@ await attempt('every page is known here', () => visit('light', async (page) => {
   must(there.length > 3 && there.every((p) => known.includes(p)), `${there} of which ${known} are tested`);
 }));
 
+// What a dead node adds to the pages is put there by hand: all nodes of this cluster are in one process.
+await attempt('the pages have room for a dead node', () => visit('light', async (page) => {
+  await page.goto(open);
+  await page.waitForSelector('.stat .d');
+  await page.$$eval('.stat .d', (all) => all.forEach((e) => { e.innerHTML = '<span class="badge warn">not all are reachable from here</span>'; }));
+  await fits(page);
+  await page.goto(open + 'nodes');
+  await page.waitForSelector('#t-nodes');
+  const over = await page.evaluate(() => {
+    document.querySelectorAll('#t-nodes td:nth-child(2)').forEach((e) => { e.innerHTML += '<div class="dim">16 ranges under-replicated</div>'; });
+    const e = document.querySelector('#t-nodes').parentElement;
+    return e.scrollWidth - e.clientWidth;
+  });
+  must(over <= 0, `the table of nodes is ${over} px too wide`);
+}));
+
 // full runs a check in full tests only. Quick ones look at each page in one form, and at the
 // flows that most people use.
 const full = plan.full ? attempt : () => {};
