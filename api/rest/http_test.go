@@ -218,7 +218,7 @@ func TestControlRoutes(t *testing.T) {
 		{"GET", "/v1/limits/web/a", "", 405, "GET is not for /v1/limits/{namespace}/{limit}; use DELETE"},
 		{"GET", "/nope", "", 404, `"unknown path /nope; /v1/openapi.json lists all paths of the API"`},
 		{"POST", "/v1/alow", "", 404, "unknown path /v1/alow; did you mean /v1/allow?"},
-		{"POST", "/allow", "", 404, "unknown path /allow; did you mean /v1/allow?"},
+		{"POST", "/allow", "", 404, "unknown path /allow; did you mean /v1/allow? /v1/openapi.json lists all paths of the API"},
 	} {
 		a := call(t, c.method, srv.URL+c.path, c.body)
 		if a.code != c.code || !strings.Contains(a.body, c.want) {

@@ -54,11 +54,11 @@ func (r *router) serveOther(w http.ResponseWriter, req *http.Request) (route str
 // nothingAt returns the error of a path that does not exist. It names the most similar path, and
 // the list of all paths.
 func (r *router) nothingAt(p string) *apierr.Error {
-	detail := "unknown path " + apierr.Clip(p)
+	detail := "unknown path " + apierr.Clip(p) + ";"
 	if near := cmp.Or(suggest.Word(p, r.paths), suggest.Word("/v1"+p, r.paths)); near != "" {
-		detail += "; did you mean " + near + "?"
+		detail += " did you mean " + near + "?"
 	}
-	return &apierr.Error{HTTP: http.StatusNotFound, Detail: detail + "; /v1/openapi.json lists all paths of the API"}
+	return &apierr.Error{HTTP: http.StatusNotFound, Detail: detail + " /v1/openapi.json lists all paths of the API"}
 }
 
 // Paths of the console and its sign-in form for unknown callers.
