@@ -1,6 +1,7 @@
 package leader
 
 import (
+	"container/heap"
 	"fmt"
 	"math"
 	"time"
@@ -138,7 +139,7 @@ func New(cfg Config, id quota.RangeID, term quota.Term, self quota.NodeID, nodes
 // saveLevel stores the level of a key without a bucket, until it would be full.
 func (l *Ledger) saveLevel(kl *savedLevel) {
 	l.saved[kl.Key] = kl
-	l.expiry.push(kl)
+	heap.Push(&l.expiry, kl)
 }
 
 // Term returns the term that the ledger serves.

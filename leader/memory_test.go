@@ -52,8 +52,8 @@ func reported(tb testing.TB, keys int, ceiling quota.Ceiling, packed bool) *Ledg
 	return l
 }
 
-// heap is the size of live objects.
-func heap() uint64 {
+// heapBytes is the size of live objects.
+func heapBytes() uint64 {
 	runtime.GC()
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
@@ -63,9 +63,9 @@ func heap() uint64 {
 // memoryOf is the memory that a ledger takes for each of n keys.
 func memoryOf(tb testing.TB, keys int, ceiling quota.Ceiling, packed bool) float64 {
 	tb.Helper()
-	before := heap()
+	before := heapBytes()
 	l := reported(tb, keys, ceiling, packed)
-	after := heap()
+	after := heapBytes()
 	runtime.KeepAlive(l)
 	return float64(after-before) / float64(keys)
 }
@@ -99,9 +99,9 @@ func BenchmarkMemory(b *testing.B) {
 	for _, c := range []quota.Ceiling{quota.Soft, quota.Hard} {
 		for _, packed := range []bool{false, true} {
 			b.Run(fmt.Sprintf("%v/packed=%v", c, packed), func(b *testing.B) {
-				before := heap()
+				before := heapBytes()
 				l := reported(b, keys, c, packed)
-				size := float64(heap()-before) / keys
+				size := float64(heapBytes()-before) / keys
 				for b.Loop() {
 					runtime.GC()
 				}

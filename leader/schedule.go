@@ -1,6 +1,7 @@
 package leader
 
 import (
+	"container/heap"
 	"math"
 	"time"
 
@@ -57,7 +58,7 @@ func (l *Ledger) noteChanged(now quota.Time, b *bucket) {
 	if b.live != nil {
 		b.wakeBy(now.Add(sweepEvery))
 	}
-	l.timers.set(b, b.alarm)
+	l.timers.set(b)
 	l.announce(now, b)
 }
 
@@ -143,7 +144,7 @@ func (l *Ledger) SweepSome(now quota.Time, most int) (more bool) {
 	most = l.makeRoom(now, most)
 	l.dropLines(now)
 	for ; most > 0 && len(l.expiry) > 0 && l.expiry[0].FullAt <= now; most-- {
-		kl := l.expiry.pop()
+		kl := heap.Pop(&l.expiry).(*savedLevel)
 		if l.saved[kl.Key] == kl {
 			delete(l.saved, kl.Key)
 		}
@@ -286,122 +287,70 @@ type alarm struct {
 	bucket *bucket
 }
 
-// set moves the alarm of a bucket to a time, if that is earlier. Only pop and remove end an alarm.
-func (t *timers) set(b *bucket, at quota.Time) {
+// set moves the alarm of a bucket to b.alarm, if that is earlier. Only pop and remove end an alarm.
+func (t *timers) set(b *bucket) {
 	switch {
-	case b.timer > 0 && (*t)[b.timer-1].at <= at || at == never:
+	case b.timer > 0 && (*t)[b.timer-1].at <= b.alarm || b.alarm == never:
 		return
 	case b.timer == 0:
-		*t = append(*t, alarm{at, b})
-		t.up(len(*t) - 1)
+		heap.Push(t, b)
 	default:
-		(*t)[b.timer-1].at = at
-		t.up(int(b.timer - 1))
+		(*t)[b.timer-1].at = b.alarm
+		heap.Fix(t, int(b.timer-1))
 	}
 }
 
 func (t timers) due(now quota.Time) bool { return len(t) > 0 && t[0].at <= now }
 
 // pop removes the earliest alarm, and returns its bucket.
-func (t *timers) pop() *bucket { return t.removeAt(0) }
+func (t *timers) pop() *bucket { return heap.Pop(t).(*bucket) }
 
 // remove removes the alarm of a bucket, if it has one.
 func (t *timers) remove(b *bucket) {
 	if b.timer > 0 {
-		t.removeAt(int(b.timer - 1))
+		heap.Remove(t, int(b.timer-1))
 	}
 }
 
-func (t *timers) removeAt(i int) *bucket {
-	s := *t
-	b, last := s[i].bucket, len(s)-1
-	s[i] = s[last]
-	s[i].bucket.timer = uint32(i + 1)
-	s[last] = alarm{}
-	*t = s[:last]
-	if i < last {
-		t.down(i)
-		t.up(i)
-	}
+// The methods of heap.Interface. Push and Pop take and return buckets: an alarm would be copied to the heap of the process.
+
+func (t timers) Len() int           { return len(t) }
+func (t timers) Less(i, j int) bool { return t[i].at < t[j].at }
+
+func (t timers) Swap(i, j int) {
+	t[i], t[j] = t[j], t[i]
+	t[i].bucket.timer, t[j].bucket.timer = uint32(i+1), uint32(j+1)
+}
+
+func (t *timers) Push(x any) {
+	b := x.(*bucket)
+	*t = append(*t, alarm{b.alarm, b})
+	b.timer = uint32(len(*t))
+}
+
+func (t *timers) Pop() any {
+	b := popLast((*[]alarm)(t)).bucket
 	b.timer, b.alarm = 0, never
 	return b
 }
 
-func (t timers) up(i int) {
-	x := t[i]
-	for i > 0 {
-		parent := (i - 1) / 2
-		if t[parent].at <= x.at {
-			break
-		}
-		t.put(i, t[parent])
-		i = parent
-	}
-	t.put(i, x)
-}
-
-func (t timers) down(i int) {
-	x := t[i]
-	for {
-		child := 2*i + 1
-		if child >= len(t) {
-			break
-		}
-		if child+1 < len(t) && t[child+1].at < t[child].at {
-			child++
-		}
-		if x.at <= t[child].at {
-			break
-		}
-		t.put(i, t[child])
-		i = child
-	}
-	t.put(i, x)
-}
-
-func (t timers) put(i int, x alarm) {
-	t[i] = x
-	x.bucket.timer = uint32(i + 1)
+// popLast removes the last element of a list, and returns it.
+func popLast[T any](list *[]T) T {
+	var none T
+	last := len(*list) - 1
+	x := (*list)[last]
+	(*list)[last], *list = none, (*list)[:last]
+	return x
 }
 
 // expiry is a heap of saved levels by the time at which the log may forget them.
 type expiry []*savedLevel
 
-func (e *expiry) push(kl *savedLevel) {
-	*e = append(*e, kl)
-	s := *e
-	for i := len(s) - 1; i > 0; {
-		parent := (i - 1) / 2
-		if s[parent].FullAt <= s[i].FullAt {
-			break
-		}
-		s[i], s[parent] = s[parent], s[i]
-		i = parent
-	}
-}
-
-func (e *expiry) pop() *savedLevel {
-	s := *e
-	first, last := s[0], len(s)-1
-	s[0], s[last] = s[last], nil
-	s = s[:last]
-	for i := 0; ; {
-		child := 2*i + 1
-		if child >= len(s) {
-			break
-		}
-		if child+1 < len(s) && s[child+1].FullAt < s[child].FullAt {
-			child++
-		}
-		if s[i].FullAt <= s[child].FullAt {
-			break
-		}
-		s[i], s[child] = s[child], s[i]
-		i = child
-	}
-	*e = s
-	return first
-}
+func (e expiry) Len() int           { return len(e) }
+func (e expiry) Less(i, j int) bool { return e[i].FullAt < e[j].FullAt }
+func (e expiry) Swap(i, j int)      { e[i], e[j] = e[j], e[i] }
+func (e *expiry) Push(x any)        { *e = append(*e, x.(*savedLevel)) }
+func (e *expiry) Pop() any          { return popLast((*[]*savedLevel)(e)) }
 
 // bucketQueue is a list of buckets, oldest first, in blocks. No operation takes time in proportion
 // to its length, and the place of a bucket does not move. A place may be set to nil.
