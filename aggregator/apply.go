@@ -1,10 +1,10 @@
 package aggregator
 
 import (
-	"math"
 	"slices"
 	"time"
 
+	"github.com/quorate/quorate/internal/fairshare"
 	"github.com/quorate/quorate/internal/quota"
 )
 
@@ -293,11 +293,11 @@ func (b *bucket) lowWater(rt *route, e *quota.GrantEntry) quota.Units {
 	return max(low, held-b.maxExpectedUse(e.Again))
 }
 
-// maxExpectedUse returns the most that a member uses until its next report, if its demand is what the leader expects:
-// three standard deviations of a Poisson count above the mean, and a few tokens. More is a surprise.
+// maxExpectedUse returns the most that a member uses until its next report, if its demand is what the leader expects,
+// and a few tokens. More is a surprise.
 func (b *bucket) maxExpectedUse(again time.Duration) quota.Units {
 	mean := float64(b.demand) * float64(again) * (1 / (float64(quota.Token) * float64(time.Second)))
-	return quota.RoundUnits((mean + 3*math.Sqrt(mean) + fewTokens) * float64(quota.Token))
+	return quota.RoundUnits((fairshare.Most(mean, 1) + fewTokens) * float64(quota.Token))
 }
 
 // demandIntervals is the number of reporting intervals for which the others' demand is valid.

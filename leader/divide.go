@@ -14,14 +14,8 @@ const (
 	// grantIntervals is how many intervals of demand a member is granted: more than one, so that a late
 	// report does not starve it.
 	grantIntervals = 1.5
-	// deviations is how many standard deviations of a count are granted on top.
-	deviations = fairshare.Deviations
 	// debtRepayTime is the time within which debt is paid back.
 	debtRepayTime = 500 * time.Millisecond
-	// maxQuietIntervals is how many sync intervals a member may be silent when its use is far below the limit.
-	maxQuietIntervals = 10
-	// quietShare is the part of the burst that such a member may use in that time.
-	quietShare = 0.05
 	// surplusPart is the part of the pool beyond all expected demand that is granted under hard, where
 	// members cannot overdraw for a surge.
 	surplusPart = 0.7
@@ -56,7 +50,7 @@ func (l *Ledger) grant(now quota.Time, b *bucket, al *allocation, e *quota.Repor
 		t := l.weigh(now, b, al)
 		t.returned = max(0, d.back)
 		l.bookDeficit(now, b, al, d.used+d.over, t.parts)
-		again = l.reportInterval(t)
+		again = l.cfg.Sync * time.Duration(fairshare.Quiet(t.total, t.avail, t.burst, l.cfg.Sync))
 		switch b.central = l.scarce(b, t); {
 		case b.central:
 			al.rate = 0
@@ -179,7 +173,7 @@ func (l *Ledger) weigh(now quota.Time, b *bucket, al *allocation) terms {
 	if b.limit.Ceiling == quota.Hard { // no member can overdraw for the rest of a request
 		t.least = size
 	}
-	if !t.contended() { // under contention, tokens kept for batches are missing elsewhere
+	if !fairshare.Contended(t.total, t.avail) { // under contention, tokens kept for batches are missing elsewhere
 		t.margin = size
 	}
 	b.waterLevel = math.Inf(1)
@@ -192,19 +186,6 @@ func (l *Ledger) weigh(now quota.Time, b *bucket, al *allocation) terms {
 	}
 	t.scattered = b.limit.Ceiling == quota.Soft && size > float64(quota.Token) && t.burst*t.weight < size/2
 	return t
-}
-
-func (t terms) contended() bool { return t.total > t.avail/2 }
-
-// reportInterval is when the member should report next: after one interval while the limit is contended,
-// rarely while use is far below it.
-func (l *Ledger) reportInterval(t terms) time.Duration {
-	if t.total <= 0 || t.contended() {
-		return l.cfg.Sync
-	}
-	quiet := time.Duration(quietShare * t.burst / t.total * float64(time.Second))
-	n := min(max(quiet/l.cfg.Sync, 1), maxQuietIntervals)
-	return n * l.cfg.Sync
 }
 
 // setRate sets the member's rate to its fair share, as far as the rates charged to others leave
@@ -242,9 +223,7 @@ func (l *Ledger) tokens(now quota.Time, b *bucket, al *allocation, e *quota.Repo
 	pool := float64(max(0, b.pool.Level()))
 	const token = float64(quota.Token)
 	horizon := grantIntervals * again.Seconds()
-	need := t.mine * horizon
-	need += deviations * math.Sqrt(need*t.margin)
-	need = max(need, float64(e.Want))
+	need := max(fairshare.Most(t.mine*horizon, t.margin), float64(e.Want))
 	want := max(0, need-float64(b.holds(al)))
 	if t.total*horizon > pool {
 		pool = max(0, pool-float64(l.reservedBefore(now, b, al)))

@@ -1,9 +1,9 @@
 package leader
 
 import (
-	"math"
 	"time"
 
+	"github.com/quorate/quorate/internal/fairshare"
 	"github.com/quorate/quorate/internal/quota"
 )
 
@@ -148,7 +148,7 @@ func (al *allocation) hasExcess(sync time.Duration, why shortage, size float64) 
 	const token = float64(quota.Token)
 	need := float64(al.live) * grantIntervals * sync.Seconds()
 	if why == ofTokens {
-		need += deviations*math.Sqrt(need*size) + size
+		need = fairshare.Most(need, size) + size
 	}
 	return float64(al.standing()) > need || float64(al.charged) > 2*float64(al.live)+10*token
 }

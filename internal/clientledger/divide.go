@@ -41,13 +41,6 @@ const (
 	// little is allocated to a client even if it is promised to others: a client with rare requests
 	// needs it, and many of them rarely ask at once.
 	little = 4 * quota.Token
-	// deviations is how many standard deviations of a count are allocated on top, where there is
-	// enough.
-	deviations = fairshare.Deviations
-	// maxQuietIntervals is how many intervals a client may be silent while use is far below the limit; quietShare
-	// is the part of the burst that may be used in that time.
-	maxQuietIntervals = 10
-	quietShare        = 0.05
 )
 
 // learn takes over the node's state of the key.
@@ -273,7 +266,7 @@ func (b *bucket) settle(now quota.Time, sync time.Duration) bool {
 		b.averageDemand += (1 - math.Exp(-now.Sub(b.usualAt).Seconds()/(3*sync.Seconds()))) * (b.demand - b.averageDemand)
 	}
 	b.usualAt = now
-	chance := deviations * math.Sqrt(b.demand*float64(quota.Token)/(3*sync.Seconds()))
+	chance := fairshare.Deviations * math.Sqrt(b.demand*float64(quota.Token)/(3*sync.Seconds()))
 	return b.demand <= 1.5*b.averageDemand+chance
 }
 
@@ -284,15 +277,9 @@ func (b *bucket) others(al *allocation, fromNode *aggregator.Allocation) quota.U
 	return fromNode.Others + quota.RoundUnits(max(0, here-math.Sqrt(here*float64(quota.Token))))
 }
 
-// foreseen is the probable use by a client until it reports again, in Units.
-func (l *Ledger) foreseen(al *allocation) float64 {
-	mean := al.demand * grantIntervals * l.cfg.Sync.Seconds()
-	return mean + deviations*math.Sqrt(mean*float64(quota.Token))
-}
-
 // need returns what a client should be allocated beyond its present tokens.
 func (l *Ledger) need(al *allocation, e *quota.ReportEntry) quota.Units {
-	need := l.foreseen(al)
+	need := fairshare.Most(al.demand*grantIntervals*l.cfg.Sync.Seconds(), float64(quota.Token))
 	u := quota.RoundUnits(need)
 	if need < float64(2*quota.Token) { // so little would be held unused
 		u = 0
@@ -341,17 +328,12 @@ func (l *Ledger) waterLevel(b *bucket, fromNode *aggregator.Allocation) float64 
 	return b.level
 }
 
-// again is when a client should report next: after one interval while the limit is contended,
-// rarely while use is far below it.
+// again is when a client should report next.
 func (l *Ledger) again(b *bucket, fromNode *aggregator.Allocation) time.Duration {
 	total := float64(fromNode.Others) + max(b.demand, float64(fromNode.Demand))
 	burst, avail := float64(fromNode.Limit.BurstUnits()), float64(fromNode.Slope)
 	if fromNode.Limit.Kind != quota.TokenBucket { // only the present level is available
 		avail += float64(max(0, fromNode.Level)) / (grantIntervals * l.cfg.Sync.Seconds())
 	}
-	if total <= 0 || total > avail/2 {
-		return l.cfg.Sync
-	}
-	quiet := time.Duration(quietShare * burst / total * float64(time.Second))
-	return min(max(quiet/l.cfg.Sync, 1), maxQuietIntervals) * l.cfg.Sync
+	return l.cfg.Sync * time.Duration(fairshare.Quiet(total, avail, burst, l.cfg.Sync))
 }

@@ -4,6 +4,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"testing"
+	"time"
 )
 
 // TestLevel checks the properties of a max-min fair division of random demands: the shares add up to the available
@@ -81,6 +82,24 @@ func TestLevelOf(t *testing.T) {
 		}
 		if sum > tc.avail+1e-9 {
 			t.Errorf("%s: hands out %v of %v", tc.name, sum, tc.avail)
+		}
+	}
+}
+
+func TestQuiet(t *testing.T) {
+	for _, test := range []struct {
+		demand, avail, burst float64
+		want                 int
+	}{
+		{0, 100, 1000, 1},     // nothing is known
+		{51, 100, 1000, 1},    // contended
+		{50, 100, 100, 1},     // 5 tokens last for one interval
+		{50, 100, 1000, 10},   // 50 tokens last for ten
+		{10, 100, 100, 5},     // 5 tokens last for five
+		{1e-9, 100, 1000, 10}, // at most ten
+	} {
+		if got := Quiet(test.demand, test.avail, test.burst, 100*time.Millisecond); got != test.want {
+			t.Errorf("%v of %v, burst %v: %d intervals; want %d", test.demand, test.avail, test.burst, got, test.want)
 		}
 	}
 }

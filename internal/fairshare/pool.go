@@ -1,5 +1,6 @@
 // Package fairshare divides resources fairly. A Pool divides a bounded resource, such as bytes or open streams, among
-// owners, none of which can take all of it. Level divides a rate among claimants, whose demand Follow averages.
+// owners, none of which can take all of it. Level divides a rate among claimants, whose demand Follow averages; Most
+// bounds their next counts, and Quiet says how rarely they report.
 // Leaders, the ledgers of clients, and RLQS divide and average by the same code.
 package fairshare
 

@@ -10,11 +10,11 @@ var heuristics = []mutation{
 	// TestOneNode.
 	{"a grant is for more than one interval of demand", "leader/divide.go", "grantIntervals = 1.5", "grantIntervals = 1.0"},
 	// TestQuietKeys.
-	{"a grant allows for chance", "leader/divide.go", "deviations = fairshare.Deviations", "deviations = 0 * fairshare.Deviations"},
+	{"a grant allows for chance", "leader/divide.go", "fairshare.Most(t.mine*horizon, t.margin)", "t.mine*horizon"},
 	// TestClients/skewed_soft.
 	{"debt is paid back over half a second", "leader/divide.go", "debtRepayTime = 500 * time.Millisecond", "debtRepayTime = 20 * time.Millisecond"},
 	// TestQuietKeys.
-	{"a member far below the limit reports rarely", "leader/divide.go", "	return n * l.cfg.Sync\n", "	return min(n, 1) * l.cfg.Sync\n"},
+	{"a member far below the limit reports rarely", "internal/fairshare/demand.go", "	maxQuiet = 10\n", "	maxQuiet = 1\n"},
 	// TestRecall/window.
 	{"hard grants most of the unneeded tokens", "leader/divide.go", "	surplusPart = 0.7\n", "	surplusPart = 0.0\n"},
 	// make reach, hard-local-even-3x-n50-c10: 21.1 % too few, bound 20.5.
@@ -74,7 +74,7 @@ var heuristics = []mutation{
 	// TestCentral.
 	{"members ask where the leader decides", "aggregator/decide.go", "	if b.central && l.MayAsk() {\n", "	if false && b.central && l.MayAsk() {\n"},
 	// TestSmallParts.
-	{"a recall leaves a member the tokens that it needs", "leader/push.go", "		need += deviations*math.Sqrt(need*size) + size\n", "		need += 0 * (deviations*math.Sqrt(need*size) + size)\n"},
+	{"a recall leaves a member the tokens that it needs", "leader/push.go", "		need = fairshare.Most(need, size) + size\n", "		need = max(need, 0*(fairshare.Most(need, size)+size))\n"},
 
 	// The member's estimate and its reports.
 	// TestSmallParts.
