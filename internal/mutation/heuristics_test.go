@@ -4,7 +4,7 @@ import "testing"
 
 // heuristics are the guesses of the core, each turned off. Exactness does not rest on them: they decide how
 // much of a limit is used, how fairly, and how often members report. Above each is the test that failed
-// without it on 27 or 28 November 2026. A heuristic that no test misses needs a scenario, or goes.
+// without it on 27 to 30 November 2026. A heuristic that no test misses needs a scenario, or goes.
 var heuristics = []mutation{
 	// The leader's division.
 	// TestOneNode.
@@ -63,6 +63,12 @@ var heuristics = []mutation{
 	{"others' demand counts", "leader/level.go", "			sum += float64(o.live)\n", "			sum += 0 * float64(o.live)\n"},
 	// TestFloodEarnsLittle.
 	{"use that was not reported yet is foreseen", "leader/level.go", "			sum += float64(o.using) * age.Seconds()\n", "			sum += 0 * float64(o.using) * age.Seconds()\n"},
+	// TestLittleDemand.
+	{"half a token of a member with a rate cannot be used", "leader/level.go", "			parts += float64(quota.Token) / 2\n", "			parts += 0 * float64(quota.Token) / 2\n"},
+	// TestSmallParts.
+	{"tokens that overflowed while use was not reported return", "leader/overflow.go", "		b.pool.Add(back)\n		b.overflowed -= back\n", "		b.overflowed -= back\n"},
+	// TestLittleDemand.
+	{"decide requests count as demand of their member", "leader/ask.go", "	if q.Cost <= 0 || b.limit.AsksLeader() {\n", "	if true || q.Cost <= 0 || b.limit.AsksLeader() {\n"},
 	// TestScarce.
 	{"the leader decides where tokens are few", "leader/divide.go", "	members := 0\n", "	if true {\n		return false\n	}\n	members := 0\n"},
 	// TestScarce.
@@ -105,8 +111,20 @@ var heuristics = []mutation{
 	{"grants repay the overdraft", "aggregator/apply.go", "	b.repay()\n", ""},
 	// TestSmallParts.
 	{"others' demand is believed for three intervals", "aggregator/apply.go", "const demandIntervals = 3\n", "const demandIntervals = 1000\n"},
+	// TestReach at full speed, soft-on-off-3x-n50-c10: 2.7 % too few, bound 2.5.
+	{"under soft, an idle key gives back its tokens", "aggregator/collect.go", "b.noneFree || b.limit().Ceiling == quota.Soft && now.Sub(b.lastUse) >= idleIntervals*a.cfg.Sync", "b.noneFree"},
+	// TestQuickBursts.
+	{"a recall under soft is answered early", "aggregator/collect.go", " || b.recalled && b.limit().Ceiling == quota.Soft:\n", ":\n"},
+	// TestLeaderKilled.
+	{"others' demand is believed longer while the key is in use", "aggregator/state.go", "	idle := now > b.stale && now.Sub(b.looked) > b.stale.Sub(b.levelAt)\n", "	idle := now > b.stale\n"},
 	// TestShare.
 	{"cut off, a member's share rises slowly", "aggregator/alone.go", "	shareRises = 3 * time.Second\n", "	shareRises = 200 * time.Millisecond\n"},
+
+	// The division of a node among its clients.
+	// TestClients/skewed_soft.
+	{"tokens that other clients do not need are free", "internal/clientledger/divide.go", "free.Plus(max(0, b.spare-l.spare(al)))", "free.Plus(0 * max(0, b.spare-l.spare(al)))"},
+	// TestClients/on-off_soft.
+	{"a client may overdraw a little", "internal/clientledger/divide.go", "max(al.last, min(g.Level-g.Unseen, little))", "max(al.last, 0*min(g.Level-g.Unseen, little))"},
 }
 
 // TestHeuristicsFit checks that each heuristic is still where the list says.
