@@ -16,6 +16,9 @@ type book struct {
 	keys  map[string]*tally
 	prune int // size at which full buckets are dropped
 	burst float64
+
+	above        []Envelope // of the parents, each of which has one key and one tier
+	parentExcess float64    // the worst of all parents
 }
 
 // tally is the ideal and the envelope of one key.
@@ -34,6 +37,9 @@ const minTallies = 1 << 16
 func (b *book) init(r *run) {
 	b.tiers = r.Limit.Tiers()
 	b.keys = map[string]*tally{}
+	for i := range r.parents {
+		b.above = append(b.above, NewEnvelope(r.parents[i].Tiers(), r.Start))
+	}
 	b.prune = minTallies
 	b.burst = math.Max(1, float64(r.Limit.Burst))
 	r.res.PerNode = make([]int64, r.Nodes)
@@ -117,6 +123,10 @@ func (r *run) charge(t *tally, cost quota.Units, d quota.Decision) {
 	all, window := t.envelop.Charge(r.now, cost)
 	r.res.Excess = max(r.res.Excess, inTokens(all))
 	r.res.WorstWindow = max(r.res.WorstWindow, inTokens(window))
+	for i := range r.above {
+		all, _ := r.above[i].Charge(r.now, cost)
+		r.parentExcess = max(r.parentExcess, inTokens(all))
+	}
 }
 
 func (r *run) add(tokens int64, admitted, ideal bool) {

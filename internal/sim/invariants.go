@@ -42,7 +42,7 @@ func (r *run) proveBacked(s *leadership, k quota.Key) {
 	if r.Limit.Ceiling != quota.Hard || r.Limit.Kind != quota.TokenBucket || len(r.tiers) > 1 || r.Limit.MaxDebt > 0 {
 		return
 	}
-	if len(r.terms) > 1 && !r.Strict {
+	if len(r.terms) > 1 && !r.Strict || k.LimitName != r.Limit.LimitName { // a parent: run.above judges what it admits
 		return
 	}
 	var held quota.Units

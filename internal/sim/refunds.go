@@ -50,6 +50,9 @@ func (r *run) refunded(key string, tokens int64, takenAt []quota.Time) {
 	t, cost := r.tally(key), quota.FromTokens(tokens)
 	t.envelop.Refund(r.now, cost, takenAt)
 	t.backing.Refund(r.now, cost, takenAt)
+	for i := range r.above {
+		r.above[i].Refund(r.now, cost, []quota.Time{slices.Min(takenAt)})
+	}
 	if r.mayAsk {
 		for i, at := range takenAt {
 			r.answered = append(r.answered, answered{at: r.now, key: key, cost: cost, tier: i, refund: true, takenAt: at})
