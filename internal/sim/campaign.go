@@ -10,13 +10,13 @@ import (
 )
 
 // Draws is the version of [Campaign]: a seed makes another scenario in each version.
-const Draws = 8
+const Draws = 9
 
 // Campaign makes a random scenario from a seed, the same one each time: limits of every kind, from
 // one token a second to thousands, on 1 to 50 nodes; loads that are even, skewed, moving or bursty,
 // with requests of one token, many, or a part of the burst, single or in clumps; a network that
 // loses, repeats and reorders messages; clocks that differ and drift; and nodes that die, restart,
-// pause, are suspended, slow, cut off or behind refused connections. Some have what more and changes add. Every
+// pause, are suspended, slow, cut off or behind refused connections. Some have what more, changes and clients add. Every
 // scenario can be written as a scenario file, and [Judge] plays it. A change of what is drawn must
 // increment [Draws]. Campaign is not safe for concurrent use.
 func Campaign(seed uint64) Scenario {
@@ -45,7 +45,28 @@ func Campaign(seed uint64) Scenario {
 	}
 	draw{rand.New(rand.NewPCG(seed, 18))}.more(&s, loaded)
 	draw{rand.New(rand.NewPCG(seed, 20))}.changes(&s, loaded)
+	if d := (draw{rand.New(rand.NewPCG(seed, 21))}); d.chance(5) {
+		d.clients(&s)
+	}
 	return s
+}
+
+// clients puts client processes below the nodes. It leaves out what accuracy.md excepts at clients: refunds to hard
+// buckets, and windows of another length.
+func (d draw) clients(s *Scenario) {
+	s.Clients, s.Breaks = s.Nodes*pick(d, 1, 1, 2, 4, 10), pick(d, 0, 0, .1, .5)
+	for i := range s.Faults {
+		for k := range s.Faults[i].Tiers {
+			if t := &s.Faults[i].Tiers[k]; t.Kind.Windowed() {
+				t.Rate.Per = s.Limit.Tiers()[k].Rate.Per
+			}
+		}
+	}
+	if s.Limit.Ceiling == quota.Hard && !s.Limit.Kind.Windowed() {
+		for i := range s.Loads {
+			s.Loads[i].Refund = 0
+		}
+	}
 }
 
 // more adds to some scenarios large amounts, a busy leader, members that join, leaders that hand

@@ -61,7 +61,7 @@ func TestCampaignDraws(t *testing.T) {
 			more[x.Name]++
 		}
 	}
-	if len(kinds) < 6 || len(faults) < 14 || more["looks"] < 100 || more["busy leader"] < 100 || more["cost of 400 and more"] < 100 || more["gives back"] < 100 || more["charges"] < 100 {
+	if len(kinds) < 6 || len(faults) < 14 || more["looks"] < 100 || more["busy leader"] < 100 || more["cost of 400 and more"] < 100 || more["gives back"] < 100 || more["charges"] < 100 || more["client processes"] < 100 || more["streams that break"] < 50 {
 		t.Errorf("kinds %v, faults %v, traits %v: not all are drawn", kinds, faults, more)
 	}
 }

@@ -131,12 +131,10 @@ func TestClientsAndChanges(t *testing.T) {
 	}
 }
 
-// clientsAndChanges adds clients and changes to a scenario of a campaign, but no windows of another length. Clients of hard
-// buckets give nothing back: a node adds what a client gives back even if other clients have filled the bucket.
+// clientsAndChanges adds clients and changes to a scenario of a campaign. Callers may give tokens back much later.
 func clientsAndChanges(seed uint64) Scenario {
 	s := Campaign(seed)
 	d := draw{rand.New(rand.NewPCG(seed, 1001))}
-	s.Clients, s.Breaks = s.Nodes*pick(d, 1, 1, 2, 4, 10), pick(d, 0, 0, .1, .5)
 	until := min(s.Duration, 6*time.Second)
 	for i := range s.Loads {
 		if to := s.Loads[i].To; to > 0 {
@@ -144,19 +142,9 @@ func clientsAndChanges(seed uint64) Scenario {
 		}
 	}
 	d.changes(&s, until)
-	for i := range s.Faults {
-		for k := range s.Faults[i].Tiers {
-			if t := &s.Faults[i].Tiers[k]; t.Kind.Windowed() {
-				t.Rate.Per = s.Limit.Tiers()[k].Rate.Per
-			}
-		}
-	}
-	gives := s.Limit.Ceiling == quota.Soft || s.Limit.Kind.Windowed()
+	d.clients(&s)
 	for i := range s.Loads {
-		l := &s.Loads[i]
-		if l.within = pick[time.Duration](d, 0, 2000, 4000, 9000) * time.Millisecond; !gives {
-			l.Refund = 0
-		}
+		s.Loads[i].within = pick[time.Duration](d, 0, 2000, 4000, 9000) * time.Millisecond
 	}
 	return s
 }

@@ -33,6 +33,8 @@ func Traits(s *Scenario) []Trait {
 		t.add("fault", name, true)
 	}
 	t.add("fault", "none", len(s.Faults) == 0)
+	t.add("network", "client processes", s.Clients > 0)
+	t.add("network", "streams that break", s.Breaks > 0)
 	t.add("network", "loss", s.Loss > 0)
 	t.add("network", "duplicate", s.Repeat > 0)
 	t.add("network", "reorder", s.Reorder > 0)

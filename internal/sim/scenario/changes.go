@@ -11,7 +11,7 @@ import (
 
 // resize reads the tiers that the limit has from then on, written as a limit.
 func (p *parser) resize(v config.Value, f *sim.Fault) {
-	p.changes(v)
+	p.oneKey(v)
 	l, ok := v.Limit(limitName)
 	if !ok {
 		return
@@ -49,7 +49,7 @@ func tiersOnly(tiers []quota.Tier) quota.Limit {
 
 // override reads by how much an override multiplies the limit.
 func (p *parser) override(v config.Value, f *sim.Fault) {
-	p.changes(v)
+	p.oneKey(v)
 	const want = "a factor from 0.001 to 1000, such as 0.5; 1 removes the override"
 	v.Scalar(want, func(text string) error {
 		by, err := strconv.ParseFloat(text, 64)
@@ -65,11 +65,3 @@ func (p *parser) override(v config.Value, f *sim.Fault) {
 }
 
 const resetWant = "all: everything is full again"
-
-// changes reports what a change of the limit or its key cannot be combined with.
-func (p *parser) changes(v config.Value) {
-	p.oneKey(v)
-	if p.Clients > 0 {
-		v.Fault("cannot be combined with clients; remove one")
-	}
-}

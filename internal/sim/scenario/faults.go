@@ -86,7 +86,7 @@ func (p *parser) fault(v config.Value) (f sim.Fault, ok bool) {
 		p.override(value, &f)
 	case sim.Reset:
 		value.Scalar(resetWant, isAllOf(resetWant))
-		p.changes(value)
+		p.oneKey(value)
 	case sim.Partition:
 		f.Groups = p.groups(value)
 		d.read("heal", func(v config.Value) { p.healed(v, &f) })

@@ -24,6 +24,7 @@ func Format(s sim.Scenario) []byte {
 	line("nodes: %d", s.Nodes)
 	if s.Clients > 0 {
 		line("clients: %d", s.Clients)
+		line("breaks: %s", num(s.Breaks))
 	}
 	line("sync: %v", s.Sync)
 	line("network: {delay: %v, jitter: %v, loss: %s, duplicate: %s, reorder: %s}", s.Delay, s.Jitter, num(s.Loss), num(s.Repeat), num(s.Reorder))

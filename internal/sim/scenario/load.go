@@ -70,8 +70,6 @@ func (p *parser) settles(v config.Value, l *sim.Load) {
 		v.Fault("cannot be combined with cost: 0; remove it")
 	case p.Limit.Kind == quota.Concurrency:
 		v.Fault("cannot be combined with in_flight, whose tokens are released; remove it")
-	case p.Clients > 0:
-		v.Fault("cannot be combined with clients; remove one")
 	}
 }
 

@@ -98,7 +98,7 @@ func (p part) number(name string, to *float64, low, high float64) {
 
 // scenarioFields are the fields of a document.
 var scenarioFields = []string{
-	"name", "description", "seed", "seeds", "algorithms", "duration*", "nodes", "clients", "sweep", "sync", "network", "keys", "entries", "service", "limit*",
+	"name", "description", "seed", "seeds", "algorithms", "duration*", "nodes", "clients", "breaks", "sweep", "sync", "network", "keys", "entries", "service", "limit*",
 	"load*", "faults", "hop", "hold", "election", "skew", "drift", "near", "expect", "target",
 }
 
@@ -229,6 +229,10 @@ func (p *parser) cluster(d part) {
 	clients := int64(0)
 	d.read("clients", func(v config.Value) { v.Whole(&clients, 0, MaxClients) })
 	p.Clients = int(clients)
+	d.number("breaks", &p.Breaks, 0, 10)
+	if d.has("breaks") && p.Clients == 0 {
+		d.given["breaks"].Fault("requires clients, whose streams break; add clients, or remove it")
+	}
 	d.duration("sync", &p.Sync, MinSync, MaxSync)
 	p.Network.Delay = DefaultDelay
 	d.read("network", p.network)

@@ -92,6 +92,6 @@ func (s *Scenario) play(a sim.Algorithm, seed uint64) sim.Scenario {
 		Seed: seed, Nodes: s.Nodes, Duration: s.Duration, Sync: s.Sync, Limit: s.Limit,
 		Delay: s.Network.Delay, Jitter: s.Network.Jitter, Loss: s.Network.Loss, Repeat: s.Network.Duplicate, Reorder: s.Network.Reorder,
 		Loads: s.Loads, Faults: s.Faults, Keys: s.Keys, Entries: s.Entries, PerEntry: s.Service, Algorithm: a,
-		Hop: s.Hop, Hold: s.Hold, Election: s.Election, Skew: skew, Drift: s.Drift, Check: true, Near: s.Near, Clients: s.Clients,
+		Hop: s.Hop, Hold: s.Hold, Election: s.Election, Skew: skew, Drift: s.Drift, Check: true, Near: s.Near, Clients: s.Clients, Breaks: s.Breaks,
 	}
 }

@@ -61,7 +61,8 @@ type Scenario struct {
 
 	Duration time.Duration
 	Nodes    int
-	Clients  int // number of client processes in total; may be 0
+	Clients  int     // number of client processes in total; may be 0
+	Breaks   float64 // how often the stream of each of them breaks, per second
 	Sync     time.Duration
 	Network  Network
 	Keys     sim.Keys
