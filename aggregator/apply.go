@@ -119,7 +119,7 @@ func (a *Aggregator) apply(now, at quota.Time, off clockOffset, b *bucket, rt *r
 		a.recallAllocations(b)
 		b.recalled = b.phase == open && b.pending == 0
 		// An overdue answer was lost on one of the two ways; this recall shows that the way here is open.
-		b.overdue = b.phase == open && b.pending != 0 && now.Sub(b.sentAt) > 2*rt.rtt
+		b.overdue = b.phase == open && b.pending != 0 && now.Sub(b.sentAt) > 2*rt.trip()
 		if b.recalled || b.overdue {
 			a.markUrgent(b)
 		}
@@ -181,10 +181,14 @@ func (a *Aggregator) apply(now, at quota.Time, off clockOffset, b *bucket, rt *r
 	}
 }
 
+// minTrip bounds round trips from below.
+const minTrip = 200 * time.Microsecond
+
 // answer notes that a report was answered, and measures the round trip.
 func (b *bucket) answer(now quota.Time, rt *route, e *quota.GrantEntry, took time.Duration) {
 	if e.Ack != 0 && e.Ack < b.pending { // repeated before this answer came: the round trip is at least that long
 		rt.rtt = min(max(rt.rtt, took), time.Second)
+		rt.lastTrip = took
 	}
 	if b.pending == 0 || e.Ack != b.pending {
 		return
@@ -195,8 +199,9 @@ func (b *bucket) answer(now quota.Time, rt *route, e *quota.GrantEntry, took tim
 	b.pending, b.acked, b.ackedOver, b.ackedBack = 0, b.sent.spent(), b.sent.over, b.sent.back
 	b.cancelled.acknowledge()
 	b.acknowledgeReturned()
-	rt.rtt += (now.Sub(b.sentAt) - rt.rtt) / 8
-	rt.rtt = min(max(rt.rtt, 200*time.Microsecond), time.Second)
+	rt.lastTrip = now.Sub(b.sentAt)
+	rt.rtt += (rt.lastTrip - rt.rtt) / 8
+	rt.rtt = min(max(rt.rtt, minTrip), time.Second)
 }
 
 // regrant switches from the old rate to the new one at the leader's time.

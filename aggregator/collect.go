@@ -74,7 +74,7 @@ func (a *Aggregator) reportAll(now quota.Time, buf *Buffer) {
 // reportAgainAfter returns how long a leader has to answer a full report. The first four waits are equal, because
 // messages may have been lost: with 30 % loss, one report in two receives no answer.
 func (a *Aggregator) reportAgainAfter(rt *route) time.Duration {
-	return min(max(a.retryAfter(), 4*rt.rtt)<<min(max(0, rt.full.times-4), 10), max(a.cfg.Lease, a.retryAfter()))
+	return min(max(a.retryAfter(), 4*rt.trip())<<min(max(0, rt.full.times-4), 10), max(a.cfg.Lease, a.retryAfter()))
 }
 
 // collectSoon reports urgent keys, or keeps them until the spacing has passed.
@@ -174,7 +174,7 @@ func (a *Aggregator) resendAfter(b *bucket, rt *route) time.Duration {
 		return a.reportAgainAfter(rt)
 	}
 	first := a.cfg.Sync / 4
-	return max(min(first<<min(b.tries, 4), a.retryAfter()), min(4*rt.rtt, most))
+	return max(min(first<<min(b.tries, 4), a.retryAfter()), min(4*rt.trip(), most))
 }
 
 // shouldReport decides whether a key reports now, what it keeps, and whether it closes. Held by b.mu.

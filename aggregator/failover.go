@@ -34,7 +34,7 @@ func (a *Aggregator) MetLeaders() bool { return int(a.met.Load()) == len(a.range
 func (a *Aggregator) noteSilentLeaders(now quota.Time) {
 	for r := range a.ranges {
 		rt := &a.ranges[r]
-		if rt.asked != 0 && now.Sub(rt.asked) > a.retryAfter()+4*rt.rtt {
+		if rt.asked != 0 && now.Sub(rt.asked) > a.retryAfter()+4*rt.trip() {
 			rt.absent.begin(rt.asked)
 		}
 	}

@@ -36,12 +36,17 @@ type route struct {
 	open      []*bucket
 	sent      sent
 	rtt       time.Duration // averaged
+	lastTrip  time.Duration // the last round trip
 	recovered recovered     // counts of earlier processes, not committed by a leader yet
 	asked     quota.Time    // time of the first report since the leader's last answer; 0 without one
 	met       bool          // a leader has answered a full report of this process
 
 	absent absence
 }
+
+// trip is how long an answer takes if it is not lost: about the average round trip, or the last one if that was shorter.
+// After a leader has stood still, the average stays high for long, and a report that is lost then must not wait for it.
+func (rt *route) trip() time.Duration { return min(rt.rtt, max(rt.lastTrip, minTrip)) }
 
 // fullReport is a full report that the leader has not answered. It is repeated after reportAgainAfter, and an answer
 // to any repetition counts.
@@ -72,7 +77,7 @@ func (t *fullReport) recordSent(now quota.Time, end quota.Seq) {
 func (m *member) init(cfg Config) {
 	m.ranges = make([]route, cfg.Ranges)
 	for i := range m.ranges {
-		m.ranges[i].rtt = 2 * time.Millisecond
+		m.ranges[i].rtt, m.ranges[i].lastTrip = 2*time.Millisecond, 2*time.Millisecond
 	}
 	m.scratch, m.compactIn = &bucket{state: newState()}, compactAfter
 	m.scratch.entryPtr.Store(&hotEntry{})
