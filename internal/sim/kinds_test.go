@@ -3,6 +3,7 @@ package sim
 import (
 	"cmp"
 	"fmt"
+	"math"
 	"slices"
 	"testing"
 	"time"
@@ -255,7 +256,11 @@ func TestHardPeriodic(t *testing.T) {
 			uses = append(uses, use{at.Sub(r.Start), 0})
 		}
 		slices.SortFunc(uses, func(x, y use) int { return cmp.Compare(x.at, y.at) })
-		if !explained(uses, s.Limit.Burst, s.Limit.Rate.Per-s.Delay-s.Jitter) {
+		late := time.Duration(0)
+		if s.Loss > 0 { // a lost report is repeated
+			late = s.Limit.Rate.Per
+		}
+		if !explained(uses, s.Limit.Burst, s.Limit.Rate.Per-s.Delay-s.Jitter, late) {
 			t.Errorf("%s\n\tno periods explain the %d that were admitted", line, len(r.answered))
 		}
 	}
@@ -267,13 +272,20 @@ type use struct {
 	tokens int64
 }
 
-// explained reports whether the uses can be split into periods that each admit at most count. A
-// period begins with its first use and lasts for least or longer: it really begins with a grant,
-// which takes a while to arrive, and begins again with the first use that its leader learns of.
-func explained(uses []use, count int64, least time.Duration) bool {
-	begins := make([]bool, len(uses)) // whether a period may begin with this use
-	for i, first := range uses {
-		if i > 0 && !begins[i] {
+// explained reports whether the uses can be split into periods that each admit at most count. A period begins with its
+// first use, or up to late before: the leader may learn late of a use of the period before, and begin a period with it. It
+// lasts for least or longer: it really begins with a grant, which takes a while to arrive, and begins again with the first
+// use that its leader learns of.
+func explained(uses []use, count int64, least, late time.Duration) bool {
+	const never = time.Duration(math.MaxInt64)
+	begins := make([]time.Duration, len(uses)) // the earliest begin of a period with this first use
+	for i := range uses {
+		if begins[i] = never; i == 0 {
+			begins[i] = uses[i].at
+		}
+	}
+	for i := range uses {
+		if begins[i] == never {
 			continue
 		}
 		admitted := int64(0)
@@ -281,8 +293,8 @@ func explained(uses []use, count int64, least time.Duration) bool {
 			if j == len(uses) {
 				return true
 			}
-			if uses[j].at >= first.at+least {
-				begins[j] = true
+			if ends := begins[i] + least; uses[j].at >= ends {
+				begins[j] = min(begins[j], max(ends, uses[j].at-late))
 			}
 			admitted += uses[j].tokens
 		}
