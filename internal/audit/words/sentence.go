@@ -40,11 +40,12 @@ func Sentence(method, what string, done bool) string {
 	if name == "ClusterService/ChangeNode" {
 		words = "Change the state of a node"
 	}
-	words = cmp.Or(request(name, fieldsOf(what)), words)
+	f := fieldsOf(what)
+	words = cmp.Or(request(name, f), words)
 	verb, rest, _ := strings.Cut(words, " ")
 	past := donePast[verb]
 	switch {
-	case done && strings.Contains(what, "dry_run=true"):
+	case done && f["dry_run"] == "true":
 		return "would have " + past + " " + rest + " (dry run)"
 	case done && past != "":
 		return past + " " + rest

@@ -18,7 +18,7 @@ func TestCalls(t *testing.T) {
 		names = append(names, name)
 		words := calls[name]
 		if words == "" {
-			t.Errorf("%s has no words; give it some in callwords.go", m)
+			t.Errorf("%s has no words; give it some in calls.go", m)
 		} else if was := said[words]; was != "" {
 			t.Errorf("%s and %s are both %q", was, m, words)
 		}
@@ -70,6 +70,9 @@ func TestSentence(t *testing.T) {
 	}
 	if got := Sentence("/quorate.v1.LimitService/ApplyLimits", "comment=\"x\" dry_run=true", true); got != "would have changed limits (dry run)" {
 		t.Error(got)
+	}
+	if got := Sentence("/quorate.v1.LimitService/ApplyLimits", `comment="dry_run=true"`, true); got != "changed limits" {
+		t.Errorf("a comment makes a change a dry run: %s", got)
 	}
 	for _, tc := range []struct{ call, what, want, rest string }{
 		{"ClusterService/ChangeNode", `node="n2" change=NODE_CHANGE_DRAIN`, "drained n2", ""},
