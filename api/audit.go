@@ -35,7 +35,7 @@ const (
 func (s *Gate) Audit(v *Call) {
 	e := audit.Entry{
 		Node: s.self, RequestID: v.RequestID, Identity: v.Caller.Identity, Credential: v.Caller.Credential.String(), Serial: v.Caller.Serial,
-		Address: v.Address, Method: v.Method, Result: audit.OK, What: summary(v.req), Answer: summary(v.Res),
+		Address: v.Address, Method: v.Method, Result: audit.OK, What: summary(v.request()), Answer: summary(v.Res),
 	}
 	if e.RequestID == "" {
 		var b [8]byte

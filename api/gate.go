@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/netip"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -66,9 +67,18 @@ type Call struct {
 	RequestID string
 	// Identify identifies the caller again during the call; nil keeps the first answer.
 	Identify func(ctx context.Context) (*auth.Caller, error)
-	req      proto.Message
-	Res      proto.Message
-	Failed   error
+	// req is the last request, nil before the first. WhileAuthorized reads it while a stream receives.
+	req    atomic.Pointer[proto.Message]
+	Res    proto.Message
+	Failed error
+}
+
+// request returns the last request, or nil.
+func (v *Call) request() proto.Message {
+	if req := v.req.Load(); req != nil {
+		return *req
+	}
+	return nil
 }
 
 // Owner returns the owner to which shares are charged: the identity if proven, else the address.
@@ -173,7 +183,7 @@ func AuthorizeRequest(ctx context.Context, req proto.Message) error {
 	if v == nil {
 		return nil
 	}
-	v.req = req
+	v.req.Store(&req)
 	if v.Guard == nil {
 		return nil
 	}

@@ -25,8 +25,8 @@ func (s *Gate) StillAuthorized(ctx context.Context, known *time.Time) error {
 	if err == nil {
 		err = v.Guard.AuthorizeCall(caller, v.Method)
 	}
-	if err == nil && v.Rule.Scopes != nil && v.req != nil {
-		err = v.Guard.AuthorizeRequest(caller, v.Method, v.req)
+	if req := v.request(); err == nil && v.Rule.Scopes != nil && req != nil {
+		err = v.Guard.AuthorizeRequest(caller, v.Method, req)
 	}
 	if err != nil {
 		return FromAuth(err)

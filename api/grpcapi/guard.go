@@ -17,6 +17,7 @@ import (
 
 	"github.com/quorate/quorate/api"
 	"github.com/quorate/quorate/api/auth"
+	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
 	"github.com/quorate/quorate/internal/tracing"
 )
 
@@ -148,7 +149,14 @@ func (s *grpcServer) guardedStream(srv any, stream grpc.ServerStream, info *grpc
 	}
 	ctx, stop := s.WhileAuthorized(ctx)
 	now := time.Now()
-	err = next(srv, &guardedStream{ServerStream: stream, ctx: ctx, grpcServer: s, received: now, sent: now})
+	serve := func() error {
+		return next(srv, &guardedStream{ServerStream: stream, ctx: ctx, grpcServer: s, received: now, sent: now})
+	}
+	if info.FullMethod == quoratev1.QuotaService_AllowStream_FullMethodName || v.Rule.Need == auth.Known {
+		err = serveUntil(ctx, serve)
+	} else {
+		err = serve()
+	}
 	if gone := stop(); gone != nil {
 		err = gone
 	}
@@ -157,6 +165,19 @@ func (s *grpcServer) guardedStream(srv any, stream grpc.ServerStream, info *grpc
 		s.Audit(v)
 	}
 	return err
+}
+
+// serveUntil serves a stream until ctx ends. It is for handlers that wait in RecvMsg, which does not end with ctx, but once
+// this function has returned.
+func serveUntil(ctx context.Context, serve func() error) error {
+	ended := make(chan error, 1)
+	go func() { ended <- serve() }()
+	select {
+	case err := <-ended:
+		return err
+	case <-ctx.Done():
+		return status.FromContextError(ctx.Err()).Err()
+	}
 }
 
 type guardedStream struct {

@@ -12,6 +12,7 @@ import (
 	quotav3 "github.com/envoyproxy/go-control-plane/envoy/service/rate_limit_quota/v3"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	reflectionv1 "google.golang.org/grpc/reflection/grpc_reflection_v1"
 	"google.golang.org/grpc/status"
 
 	"github.com/quorate/quorate/api"
@@ -103,7 +104,7 @@ func TestLastingAttachment(t *testing.T) {
 // TestLastingInSilence checks that a stream on which neither side sends anything ends, and gives back its place, once its
 // token is revoked.
 func TestLastingInSilence(t *testing.T) {
-	for _, what := range []string{"attachment", "quotas", "rates over HTTP"} {
+	for _, what := range []string{"attachment", "quotas", "checks", "reflection", "rates over HTTP"} {
 		t.Run(what, func(t *testing.T) {
 			s, gone := lasting(t, "token")
 			svc := api.New(securedHost{s, newFakeHost(t)}, s.opts)
@@ -125,6 +126,18 @@ func TestLastingInSilence(t *testing.T) {
 				stream, e := quotav3.NewRateLimitQuotaServiceClient(conn).StreamRateLimitQuotas(ctx)
 				if err = e; err == nil {
 					err = stream.Send(&quotav3.RateLimitQuotaUsageReports{Domain: "web"})
+				}
+				recv = func() error { _, err := stream.Recv(); return err }
+			case "checks":
+				stream, e := quoratev1.NewQuotaServiceClient(dialService(t, svc, nil)).AllowStream(ctx)
+				if err = e; err == nil {
+					err = stream.Send(&quoratev1.AllowRequest{Namespace: "web", Limit: "login", Key: "k"})
+				}
+				recv = func() error { _, err := stream.Recv(); return err }
+			case "reflection":
+				stream, e := reflectionv1.NewServerReflectionClient(dialService(t, svc, nil)).ServerReflectionInfo(ctx)
+				if err = e; err == nil {
+					err = stream.Send(&reflectionv1.ServerReflectionRequest{MessageRequest: &reflectionv1.ServerReflectionRequest_ListServices{}})
 				}
 				recv = func() error { _, err := stream.Recv(); return err }
 			default:
@@ -152,6 +165,29 @@ func TestLastingInSilence(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestLateRequest checks that the caller of a stream is checked while the stream waits for its request.
+func TestLateRequest(t *testing.T) {
+	s, _ := lasting(t, "token")
+	svc := api.New(securedHost{s, newFakeHost(t)}, s.opts)
+	svc.Again = 0
+	ctx, cancel := context.WithTimeout(s.as(t.Context(), "ann"), 20*time.Second)
+	defer cancel()
+	method := quoratev1.EventService_Watch_FullMethodName
+	stream, err := dialService(t, svc, nil).NewStream(ctx, &grpc.StreamDesc{ServerStreams: true}, method)
+	if err != nil {
+		t.Fatal(err)
+	}
+	time.Sleep(50 * time.Millisecond) // some checks
+	err = stream.SendMsg(&quoratev1.WatchRequest{Namespace: "web"})
+	if err == nil {
+		_, err = stream.Header()
+	}
+	if err != nil {
+		t.Error(err)
+	}
+	time.Sleep(50 * time.Millisecond)
 }
 
 // sender serves Envoy's rate limit quota service. It answers each report, and then once more.
