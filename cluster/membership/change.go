@@ -94,8 +94,8 @@ func (s *Service) changeUnlessMade(ctx context.Context, c *caller, req proto.Mes
 }
 
 // barrier adds an entry without a change to the log, and returns the revision after all entries before it.
-func (s *Service) barrier(ctx context.Context, _ *caller, none *raftlogv1.ChangeMembers) (*raftlogv1.Membership, error) {
-	if _, err := s.node.Commit(ctx, none); !errors.Is(err, ErrStale) { // no membership has the revision 0
+func (s *Service) barrier(ctx context.Context, _ *caller, _ *raftlogv1.ChangeMembers) (*raftlogv1.Membership, error) {
+	if _, err := s.node.Commit(ctx, &raftlogv1.ChangeMembers{}); !errors.Is(err, ErrStale) { // no membership has the revision 0
 		return nil, err
 	}
 	return &raftlogv1.Membership{Revision: s.node.Table().Revision()}, nil

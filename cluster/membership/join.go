@@ -55,12 +55,15 @@ func (s *Service) join(ctx context.Context, c *caller, r *quoratev1.JoinRequest)
 	return s.welcome(t, r)
 }
 
-func (s *Service) joined(_ *caller, t *Table, r *quoratev1.JoinRequest) (out *quoratev1.JoinResponse, is bool, err error) {
-	if m := t.Member(quota.NodeID(r.GetNode())); m != nil && m.JoinID == string(r.GetJoinId()) && m.JoinID != "" {
-		out, err = s.welcome(t, r)
-		return out, true, err
+func (s *Service) joined(c *caller, t *Table, r *quoratev1.JoinRequest) (*quoratev1.JoinResponse, bool, error) {
+	if m := t.Member(quota.NodeID(r.GetNode())); m == nil || m.JoinID != string(r.GetJoinId()) || m.JoinID == "" {
+		return nil, false, nil
 	}
-	return nil, false, nil
+	if _, err := authorizeJoin(t, c.by, r, s.now()); err != nil { // the try that was lost may have been refused
+		return nil, false, err
+	}
+	out, err := s.welcome(t, r)
+	return out, true, err
 }
 
 // welcome returns the settings, address book, trust and certificate that a new member needs.

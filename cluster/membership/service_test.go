@@ -274,6 +274,33 @@ func TestLostChangeUndoesNothing(t *testing.T) {
 	}
 }
 
+// TestLostJoinIsAuthorized checks that a join whose answer was lost gets nothing for the id of an old join alone, and that
+// the entry without a change has none, whatever a node sends.
+func TestLostJoinIsAuthorized(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		old := stored("n3")
+		old.JoinId = []byte("id")
+		members := []*raftlogv1.StoredMember{stored("n1"), stored("n2"), old}
+		n := &losingNode{clockNode: clockNode{table: New(&raftlogv1.Membership{Revision: 1, Level: 1, Replicas: 3, Members: members})}}
+		s := NewService(Config{Self: "n1", Ranges: 2}, ViewOf(n.table, 2), true, n)
+		n.leader = NewService(Config{Self: "n2", Ranges: 2}, ViewOf(n.table, 2), true, n)
+		n.meanwhile = func() {
+			if _, err := n.leader.carryOutChange(t.Context(), &caller{by: "other"}, &quoratev1.CreateJoinTokenRequest{}); err != nil {
+				t.Error(err)
+			}
+		}
+		res, err := s.Change(t.Context(), "", &quoratev1.JoinRequest{Node: "n3", JoinId: old.JoinId, Level: 1})
+		if refusal := (*Error)(nil); !errors.As(err, &refusal) || refusal.Kind != Denied {
+			t.Errorf("%v, %v", res, err)
+		}
+		before := n.table.Revision()
+		raises := &raftlogv1.ChangeMembers{Revision: before, Change: &raftlogv1.ChangeMembers_Level{Level: &raftlogv1.RaiseLevel{Level: 2}}}
+		if m, err := n.leader.barrier(t.Context(), nil, raises); err != nil || m.GetRevision() != before || n.table.Revision() != before {
+			t.Errorf("a barrier changes the membership: %v, %v", m, err)
+		}
+	})
+}
+
 // TestTokensByTheClustersTime checks that join tokens live as long as asked by the cluster's time, however
 // wrong the wall clock of the meta group's leader is: the log and the next leader go by that time.
 func TestTokensByTheClustersTime(t *testing.T) {
