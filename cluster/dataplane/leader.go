@@ -95,7 +95,8 @@ func (d *Decider) askBusy(own *replica.Replica, a quota.Ask, wait time.Duration)
 	}
 }
 
-// askUnless calls ask unless unasked contains the key's range. It adds the range if ask fails.
+// askUnless calls ask unless unasked contains the key's range. It adds the range if ask fails, except where earlier leaders
+// have left less than half of the time: that does not prove that this one is silent.
 func (d *Decider) askUnless(unasked *sync.Map, a quota.Ask, wait time.Duration) (quota.Answer, error) {
 	if unasked == nil {
 		return d.ask(a, wait)
@@ -105,7 +106,7 @@ func (d *Decider) askUnless(unasked *sync.Map, a quota.Ask, wait time.Duration) 
 		return quota.Answer{}, errNotAsked
 	}
 	out, err := d.ask(a, wait)
-	if err != nil {
+	if err != nil && wait >= d.cfg.AskWait/2 {
 		unasked.Store(r, true)
 	}
 	return out, err

@@ -171,6 +171,36 @@ func TestCallsWaitOnce(t *testing.T) {
 	}
 }
 
+// TestUnaskedIsNotSilent checks that a batch asks a leader for whose answer an earlier request had no time left, and no
+// longer asks one that had time and did not answer.
+func TestUnaskedIsNotSilent(t *testing.T) {
+	const wait = 200 * time.Millisecond
+	synctest.Test(t, func(t *testing.T) {
+		d := alone(t, limit("soft", 10, quota.Soft))
+		defer d.Close()
+		n := &farNode{roundTrip: 10 * time.Millisecond}
+		d.node, d.cfg.AskWait = n, wait
+		d.cfg.Replicas = replica.New(&replica.Config{
+			Self: "n1", Ranges: 1, Now: d.now, AskWait: wait, Log: slog.New(slog.DiscardHandler), Registry: prometheus.NewRegistry(),
+		}, nil)
+		unasked, a := new(sync.Map), quota.Ask{Key: quota.Key{LimitName: quota.LimitName{Namespace: "test", Limit: "soft"}, Key: "k"}, Cost: 1}
+		for _, left := range []time.Duration{-time.Millisecond, 0, time.Millisecond} {
+			if _, err := d.askUnless(unasked, a, left); err == nil {
+				t.Errorf("an answer within %v", left)
+			}
+		}
+		if _, err := d.askUnless(unasked, a, wait); err != nil {
+			t.Errorf("not asked: %v", err)
+		}
+		n.roundTrip = time.Minute
+		_, first := d.askUnless(unasked, a, wait/2)
+		began := time.Now()
+		if _, err := d.askUnless(unasked, a, wait); first == nil || err == nil || time.Since(began) > 0 {
+			t.Errorf("a silent leader: %v, then %v after %v", first, err, time.Since(began))
+		}
+	})
+}
+
 // TestHotKeyLeavesPlaces checks that decide requests about one key leave slots for other keys, and that
 // requests that were sent or canceled no longer take a slot.
 func TestHotKeyLeavesPlaces(t *testing.T) {
