@@ -40,7 +40,7 @@ type Config struct {
 	// limit while the cluster seems to have enough, and when it would have to
 	// guess about a soft limit: see docs/rfcs/20261121_grant_wait.md.
 	GrantWait time.Duration
-	// AskWait is how long a check waits for an answer of the leader, for limits with
+	// AskWait is how long a check waits for the answers of leaders, all together, for limits with
 	// decide: leader and for future tokens. 10ms to 10s; 0 is DefaultAskWait.
 	AskWait  time.Duration
 	Timing   raftgroup.Timing

@@ -16,7 +16,7 @@
 //
 // # Bounds
 //
-// [Max] processes, and as many broken sessions. One identity gets at most seven eighths of the
-// places that it finds free. Pending final reports take at most 512 MiB, shared among identities in
-// the same way, and 64 MiB per process.
+// [Max] processes, and as many broken sessions. One owner, an identity or an address without one, gets at most
+// seven eighths of the places that it finds free. Pending final reports take at most 512 MiB, shared among
+// owners in the same way, and 64 MiB per process.
 package clients
