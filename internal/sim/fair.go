@@ -10,12 +10,13 @@ import (
 
 // A node is starved if it gets less than a part of its fair share during uninterrupted demand.
 // Shares of few tokens are ignored, because chance decides there; so are loads with clumps or costs
-// above 1, where a member may hold tokens that are not enough for any request, loads that give back or charge, and limits
-// that are resized or reset.
+// above 1, where a member may hold tokens that are not enough for any request, loads that give back or charge, limits
+// that are resized or reset, and bursts of few tokens that members must divide, as the linter says (local-small-burst).
 const (
 	starved    = .3
 	starvesFor = 2 * time.Second
 	leastShare = 20 // tokens in that time
+	divisible  = 6  // tokens of a burst
 )
 
 // slot is the resolution of a watch.
@@ -87,6 +88,9 @@ func (j *judge) fair() bool {
 		if l := &j.Loads[i]; !l.Look && (l.Clump > 1 || l.Cost > 1 || l.Charge || l.Refund > 0) {
 			return false
 		}
+	}
+	if j.Limit.Burst < divisible && !j.mayAsk {
+		return false
 	}
 	return !j.varying && j.resets == 0 && j.Limit.Kind == quota.TokenBucket && len(j.tiers) == 1 && j.Keys.Count <= 1 && j.Nodes > 1 && !j.asks && j.waited <= j.Sync
 }
