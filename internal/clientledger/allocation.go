@@ -40,6 +40,8 @@ type allocation struct {
 	wait        quota.Units // Units that its callers wait for, or were refused
 	waitAt      quota.Time
 	queued      bool        // in bucket.queue
+	awaited     quota.Units // part of the level that its callers are about to use
+	beyond      quota.Units // part of spoken that counts in bucket.spoken: under soft, the use beyond allocated tokens
 	credit      quota.Units // part of the level that it may overdraw by the last grant or any unacknowledged one
 	last        quota.Units // credit of the last grant
 	recalled    quota.Time
@@ -101,6 +103,7 @@ func (l *Ledger) drop(al *allocation) {
 // quiet removes the client's demand, credit and waiting callers from the sums of the key.
 func (al *allocation) quiet() {
 	al.bucket.ask(al, 0)
+	al.bucket.setAwaited(al, 0)
 	al.bucket.promise(al, 0)
 	al.bucket.leave(al)
 }

@@ -22,10 +22,10 @@ func (l *Ledger) Check(now quota.Time) error {
 	for k, b := range l.keys {
 		fromNode := l.look(k)
 		b.learn(&fromNode)
-		var allocated, wait, credit quota.Units
+		var allocated, spoken, wait, credit quota.Units
 		for i, al := range b.allocations {
 			al.void()
-			allocated, wait, credit = allocated+al.allocated, wait+al.wait, credit+al.credit
+			allocated, spoken, wait, credit = allocated+al.allocated, spoken+al.beyond, wait+al.wait, credit+al.credit
 			if al.allocated < 0 || al.unbacked < 0 || al.unbacked > al.allocated || al.lost < 0 || al.at != i {
 				return fmt.Errorf("%v: %s has %d allocated, of it %d unbacked, and %d lost", k, al.c.id, al.allocated, al.unbacked, al.lost)
 			}
@@ -39,8 +39,8 @@ func (l *Ledger) Check(now quota.Time) error {
 		if credit != b.credit {
 			return fmt.Errorf("%v: clients were promised %d, and the sum is %d", k, credit, b.credit)
 		}
-		if wait != b.wait {
-			return fmt.Errorf("%v: clients' callers wait for %d, and the sum is %d", k, wait, b.wait)
+		if spoken != b.spoken || wait != b.wait {
+			return fmt.Errorf("%v: clients' callers wait for %d and overdraw %d, and the sums are %d and %d", k, wait, spoken, b.wait, b.spoken)
 		}
 	}
 	return nil

@@ -19,10 +19,14 @@ type bucket struct {
 
 	demand    float64       // sum over all clients, Units per second
 	allocated quota.Units   // sum over all clients
+	spoken    quota.Units   // sum of the clients' beyond
 	credit    quota.Units   // sum of the clients' credit: overdrafts of the level until the next grants
 	wait      quota.Units   // what callers wait for
 	queue     []*allocation // allocations that wait for tokens, longest first
 	listed    bool          // in Ledger.waiting
+
+	averageDemand float64 // demand, averaged over some intervals
+	usualAt       quota.Time
 
 	level    float64     // water level of the division, Units per second; +Inf if all demand is covered
 	spare    quota.Units // allocated to clients beyond their expected use
@@ -34,8 +38,8 @@ const (
 	// grantIntervals is how many intervals of demand a client is allocated: more than one, so that a late
 	// report does not starve it.
 	grantIntervals = 1.5
-	// little is allocated to a client, and may be overdrawn by it, even if it is promised to others: a client with
-	// rare requests needs it, and many of them rarely ask at once.
+	// little is allocated to a client even if it is promised to others: a client with rare requests
+	// needs it, and many of them rarely ask at once.
 	little = 4 * quota.Token
 )
 
@@ -72,6 +76,16 @@ const skew = quota.Time(2 * time.Second)
 func (b *bucket) ask(al *allocation, demand float64) {
 	b.demand = max(0, b.demand+demand-al.demand)
 	al.demand = demand
+}
+
+// setAwaited sets the part of the level that a client's callers are about to use.
+func (b *bucket) setAwaited(al *allocation, u quota.Units) {
+	beyond := u
+	if b.limit != nil && b.limit.Ceiling == quota.Soft {
+		beyond = max(0, u-al.allocated)
+	}
+	b.spoken += beyond - al.beyond
+	al.awaited, al.beyond = u, beyond
 }
 
 // promise sets the part of the level that a client may overdraw.
@@ -112,6 +126,9 @@ func (b *bucket) fade(now quota.Time, al *allocation, sync time.Duration) {
 	if al.demand > 0 && now.Sub(al.reported) > al.again+3*sync {
 		b.ask(al, 0)
 	}
+	if al.awaited > 0 && now.Sub(al.reported) > 2*sync {
+		b.setAwaited(al, 0)
+	}
 	if al.credit > 0 && now.Sub(al.reported) > al.again+3*sync {
 		b.promise(al, 0)
 	}
@@ -121,6 +138,7 @@ func (b *bucket) fade(now quota.Time, al *allocation, sync time.Duration) {
 // state of the key before this entry. asks is false if the client counted nothing.
 func (l *Ledger) grant(al *allocation, e *quota.ReportEntry, before *aggregator.Allocation, asks bool) (quota.GrantEntry, bool) {
 	b := al.bucket
+	b.setAwaited(al, 0)
 	b.leave(al)
 	var want, part quota.Units
 	if (asks || e.Want > 0) && len(al.flight) < maxUnacked {
@@ -185,7 +203,14 @@ func (l *Ledger) grantTokens(al *allocation, fromNode *aggregator.Allocation, to
 	g := l.grantState(al, fromNode)
 	if fromNode.Limit.Ceiling == quota.Soft {
 		al.extend(l.creditOf(al, fromNode, want))
-		g.Credit = max(al.last, min(g.Level-g.Unseen, little))
+		if g.Credit = al.last; al.bucket.settle(l.now, l.cfg.Sync) {
+			g.Credit = max(g.Credit, min(g.Level-g.Unseen, little))
+		}
+	}
+	if fromNode.Limit.Ceiling == quota.Soft && g.Level-g.Unseen >= want {
+		al.bucket.setAwaited(al, want)
+	} else {
+		al.bucket.setAwaited(al, min(want, tokens))
 	}
 	g.Tokens = tokens
 	return g
@@ -207,7 +232,7 @@ func (l *Ledger) grantState(al *allocation, fromNode *aggregator.Allocation) quo
 	}
 	g := quota.GrantEntry{
 		Key: b.key, Epoch: al.epoch, Seq: al.grants, Lease: al.lease.Sub(l.now), Cap: al.allocated,
-		Level: level, Unseen: unseen, Aside: fromNode.Aside, Free: free, Others: b.others(al, fromNode), Again: al.again, Central: fromNode.Central,
+		Level: level - (b.spoken - al.beyond), Unseen: unseen, Aside: fromNode.Aside, Free: free, Others: b.others(al, fromNode), Again: al.again, Central: fromNode.Central,
 		Slope: fromNode.Slope, Burst: fromNode.Limit.BurstUnits(), WindowStart: b.win,
 	}
 	if fromNode.Until != 0 {
@@ -229,9 +254,20 @@ func (l *Ledger) creditOf(al *allocation, fromNode *aggregator.Allocation, want 
 	if here := max(b.demand, float64(fromNode.Demand)); fromNode.HasLevel && here > 0 {
 		part = max(part, here/(here+float64(fromNode.Others)))
 	}
-	free := max(0, part*float64(fromNode.Level-fromNode.Unseen-b.allocated)-float64(b.credit-al.credit)) / 2
+	free := max(0, part*float64(fromNode.Level-fromNode.Unseen-b.allocated)-float64(max(b.credit-al.credit, b.spoken-al.beyond))) / 2
 	credit := quota.RoundUnits(min(free, max(float64(want), al.demand*grantIntervals*l.cfg.Sync.Seconds(), free/float64(len(b.allocations)))))
 	return credit - credit%quota.Token
+}
+
+// settle averages the demand of all clients, and reports whether it has not surged: then the
+// clients' knowledge of each other's demand is right, and so are their estimates.
+func (b *bucket) settle(now quota.Time, sync time.Duration) bool {
+	if b.usualAt > 0 {
+		b.averageDemand += (1 - math.Exp(-now.Sub(b.usualAt).Seconds()/(3*sync.Seconds()))) * (b.demand - b.averageDemand)
+	}
+	b.usualAt = now
+	chance := fairshare.Deviations * math.Sqrt(b.demand*float64(quota.Token)/(3*sync.Seconds()))
+	return b.demand <= 1.5*b.averageDemand+chance
 }
 
 // others is the demand in the whole cluster except for this client, less one standard deviation of

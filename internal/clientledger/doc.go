@@ -19,9 +19,10 @@
 // and a token is allocated once.
 //
 // Clients get whole tokens and no rates; the node refills. A client that uses 20/s holds a few
-// tokens, one that uses 1/s asks for each. Under soft it overdraws on the level in the grant: Unseen
-// includes the tokens of other clients; Others is the demand of the rest of the cluster. Under hard
-// a client spends only its tokens. Its lease is never longer than the node's.
+// tokens, one that uses 1/s asks for each. Under soft it overdraws on the level in the grant: Level
+// is reduced by what the callers of other clients are about to overdraw; Unseen includes the tokens
+// of other clients; Others is the demand of the rest of the cluster. Under hard a client spends only
+// its tokens. Its lease is never longer than the node's.
 //
 // The node promises each client how much it may overdraw until its next grant (Credit), out of what
 // is neither allocated nor promised to others. Little of what is promised to others is allocated.

@@ -152,8 +152,8 @@ func TestForgedWants(t *testing.T) {
 		for i, p := range w.procs[1:] {
 			report(p, quota.ReportEntry{Want: quota.Most, Refused: refused})
 			b := w.b.keys[k]
-			if b.wait < 0 || b.allocated < l.BurstUnits() || b.allocated > quota.Most {
-				t.Fatalf("%d refused, %d clients: %d allocated, %d waited for", refused, i+1, b.allocated, b.wait)
+			if b.wait < 0 || b.spoken < 0 || b.allocated < l.BurstUnits() || b.allocated > quota.Most {
+				t.Fatalf("%d refused, %d clients: %d allocated, %d waited for, %d about to be overdrawn", refused, i+1, b.allocated, b.wait, b.spoken)
 			}
 		}
 	}

@@ -103,7 +103,11 @@ func (l *Ledger) recall(b *bucket, al *allocation) {
 		if o == al || o.allocated == 0 || o.c.since != 0 || len(l.pushed) >= maxPushed || l.now.Sub(max(o.recalled, o.reported)) < l.cfg.Sync/4 {
 			continue
 		}
-		if float64(o.allocated) > o.demand*grantIntervals*l.cfg.Sync.Seconds() {
+		due := o.awaited
+		if l.now.Sub(max(o.reported, o.waitAt)) > l.cfg.Sync/2 { // its callers no longer wait
+			due = 0
+		}
+		if float64(o.allocated-due) > o.demand*grantIntervals*l.cfg.Sync.Seconds() {
 			o.recalled = l.now
 			l.pushed = append(l.pushed, l.grantTo(o.c, []quota.GrantEntry{{Key: b.key, Epoch: o.epoch, Recall: true}}))
 		}

@@ -124,7 +124,11 @@ var heuristics = []mutation{
 	// TestClients/skewed_soft.
 	{"tokens that other clients do not need are free", "internal/clientledger/divide.go", "free.Plus(max(0, b.spare-l.spare(al)))", "free.Plus(0 * max(0, b.spare-l.spare(al)))"},
 	// TestClients/on-off_soft.
-	{"a client may overdraw a little", "internal/clientledger/divide.go", "max(al.last, min(g.Level-g.Unseen, little))", "max(al.last, 0*min(g.Level-g.Unseen, little))"},
+	{"a client may overdraw a little", "internal/clientledger/divide.go", "max(g.Credit, min(g.Level-g.Unseen, little))", "max(g.Credit, 0*min(g.Level-g.Unseen, little))"},
+	// TestClientsSurge.
+	{"a client may overdraw a little only without a surge", "internal/clientledger/divide.go", "al.bucket.settle(l.now, l.cfg.Sync) {", "al.bucket.settle(l.now, l.cfg.Sync) || true {"},
+	// TestClientsSurge.
+	{"a client's level lacks what others are about to overdraw", "internal/clientledger/divide.go", "level - (b.spoken - al.beyond)", "level - 0*(b.spoken-al.beyond)"},
 }
 
 // TestHeuristicsFit checks that each heuristic is still where the list says.

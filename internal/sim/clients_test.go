@@ -58,6 +58,34 @@ func TestClients(t *testing.T) {
 	}
 }
 
+// TestClientsSurge checks that a surge at client processes which have used a soft limit before exceeds it by little: each
+// process knows the level of its last grant, and what it may overdraw must not add up.
+func TestClientsSurge(t *testing.T) {
+	for _, c := range []struct {
+		clients int
+		delay   time.Duration
+		bursts  float64
+	}{
+		{30, time.Millisecond, 0.15},
+		{30, 10 * time.Millisecond, 0.15},
+		{300, time.Millisecond, 0.1},
+		{300, 10 * time.Millisecond, 0.3},
+	} {
+		worst := 0.0
+		for seed := range uint64(5) {
+			s := clientScenario(quota.Soft, c.clients, Load{Rate: 300}, Load{Rate: 5000, From: 2 * time.Second})
+			s.Seed, s.Delay, s.Duration = seed, c.delay, 4*time.Second
+			r := Run(s)
+			if worst = max(worst, r.Excess/500); r.Error() < -0.05 || len(r.Violations) > 0 {
+				t.Errorf("%d clients, %v, seed %d: %+.1f%% against the ideal, %v", c.clients, c.delay, seed, 100*r.Error(), r.Violations)
+			}
+		}
+		if t.Logf("%d clients, %v: %.2f bursts beyond the limit", c.clients, c.delay, worst); worst > c.bursts {
+			t.Errorf("%d clients, %v: %.2f bursts beyond the limit; at most %v", c.clients, c.delay, worst, c.bursts)
+		}
+	}
+}
+
 // TestClientsCountedOnce checks that the leader books exactly once what clients admitted while
 // their streams break all the time.
 func TestClientsCountedOnce(t *testing.T) {
