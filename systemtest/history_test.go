@@ -112,9 +112,12 @@ func TestHistory(t *testing.T) {
 
 	c.awaitTold(name, began)
 	victim := c.node(c.awaitReady(c.nodes[0], 10*time.Second).Ranges[home].Leader)
+	for time.Now().Unix()%10 < 4 { // the block before is complete: usage is counted up to two seconds later, on a busy machine more
+		time.Sleep(100 * time.Millisecond)
+	}
 	block := time.Now().Unix() / 10 * 10
 	victim.kill()
-	lost, _ := loads[victim.id].since(block - 3) // usage of a key is counted up to two seconds later, on a busy machine by one more
+	lost, _ := loads[victim.id].since(block - 3)
 	t.Logf("%s killed, which led range %d, where the history of %v is", victim.id, home, name)
 	time.Sleep(2 * time.Second) // seconds of history without the victim
 	c.start(victim)
