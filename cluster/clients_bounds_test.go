@@ -121,7 +121,7 @@ func TestClientShares(t *testing.T) {
 			t.Fatalf("another identity, after %d: %v", i, err)
 		}
 	}
-	for i := range clients.Max { // a process has one place, whoever it belongs to
+	for i := range clients.Max { // a process that attaches again holds one place, also under another owner
 		if _, err := n.Attach(&attach.Hello{Client: "moves", Owner: fmt.Sprint("owner", i%2), Incarnation: 1, Attachment: quota.Term(i + 1)}, attach.NewOutbox()); err != nil {
 			t.Fatalf("attached for the %dth time: %v", i+1, err)
 		}

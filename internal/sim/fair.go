@@ -16,7 +16,7 @@ const (
 	starved    = .3
 	starvesFor = 2 * time.Second
 	leastShare = 20 // tokens in that time
-	divisible  = 6  // tokens of a burst
+	divisible  = 6  // least burst, in tokens, that members can divide
 )
 
 // slot is the resolution of a watch.
