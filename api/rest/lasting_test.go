@@ -179,7 +179,7 @@ func TestLateRequest(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	time.Sleep(50 * time.Millisecond) // some checks
+	time.Sleep(50 * time.Millisecond) // some checks run by the real clock: the connection is a real one
 	err = stream.SendMsg(&quoratev1.WatchRequest{Namespace: "web"})
 	if err == nil {
 		_, err = stream.Header()
@@ -187,7 +187,7 @@ func TestLateRequest(t *testing.T) {
 	if err != nil {
 		t.Error(err)
 	}
-	time.Sleep(50 * time.Millisecond)
+	time.Sleep(50 * time.Millisecond) // and some after the request
 }
 
 // sender serves Envoy's rate limit quota service. It answers each report, and then once more.
