@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/quorate/quorate/aggregator"
+	"github.com/quorate/quorate/internal/fairshare"
 	"github.com/quorate/quorate/internal/quota"
 )
 
@@ -56,16 +57,12 @@ type flight struct {
 // acknowledges.
 const maxUnacked = 8
 
-// keysPerFree is how many keys one owner may have for each free one. So one owner has at most seven
-// eighths of all, and others find room.
-const keysPerFree = 7
-
 // open returns the allocation of an entry, adding it if there is room.
 func (l *Ledger) open(c *client, k quota.Key) *allocation {
 	if al := c.keys[k]; al != nil {
 		return al
 	}
-	if free := l.cfg.MaxKeys - l.allocations; free <= 0 || l.owned[c.owner] >= keysPerFree*free {
+	if l.places.Take(c.owner, 1) != fairshare.NotFull {
 		return nil
 	}
 	b := l.keys[k]
@@ -76,8 +73,6 @@ func (l *Ledger) open(c *client, k quota.Key) *allocation {
 	al := &allocation{c: c, bucket: b, at: len(b.allocations), gen: b.gen}
 	b.allocations = append(b.allocations, al)
 	c.keys[k] = al
-	l.allocations++
-	l.owned[c.owner]++
 	return al
 }
 
@@ -91,10 +86,7 @@ func (l *Ledger) drop(al *allocation) {
 	b.allocations = b.allocations[:last]
 	al.at = -1
 	delete(al.c.keys, b.key)
-	l.allocations--
-	if l.owned[al.c.owner]--; l.owned[al.c.owner] == 0 {
-		delete(l.owned, al.c.owner)
-	}
+	l.places.Give(al.c.owner, 1)
 	if len(b.allocations) == 0 {
 		delete(l.keys, b.key)
 	}

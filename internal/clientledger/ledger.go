@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/quorate/quorate/aggregator"
+	"github.com/quorate/quorate/internal/fairshare"
 	"github.com/quorate/quorate/internal/quota"
 )
 
@@ -38,14 +39,13 @@ type Ledger struct {
 	now    quota.Time
 	clock  aggregator.Clock // returns now
 
-	clients     map[quota.NodeID]*client // sessions whose stream lives
-	broken      map[session]*client      // sessions whose stream broke, until they are settled
-	settled     memory[session]          // settled sessions
-	forgotten   memory[session]          // sessions that waited too long to be settled
-	inherited   memory[inherited]        // booked parts of last reports
-	keys        map[quota.Key]*bucket
-	allocations int            // number of allocations of all clients
-	owned       map[string]int // number of allocations of each owner
+	clients   map[quota.NodeID]*client // sessions whose stream lives
+	broken    map[session]*client      // sessions whose stream broke, until they are settled
+	settled   memory[session]          // settled sessions
+	forgotten memory[session]          // sessions that waited too long to be settled
+	inherited memory[inherited]        // booked parts of last reports
+	keys      map[quota.Key]*bucket
+	places    *fairshare.Pool // allocations of all clients, by owner
 
 	waiting []*bucket // keys with clients that wait for tokens
 	pushed  []quota.Grant
@@ -78,9 +78,10 @@ type client struct {
 
 // New returns a client ledger without clients.
 func New(cfg Config, t Parent) *Ledger {
+	cfg = cfg.WithDefaults()
 	l := &Ledger{
-		cfg: cfg.WithDefaults(), parent: t,
-		clients: map[quota.NodeID]*client{}, broken: map[session]*client{}, keys: map[quota.Key]*bucket{}, owned: map[string]int{},
+		cfg: cfg, parent: t, places: fairshare.NewPerFree(int64(cfg.MaxKeys)),
+		clients: map[quota.NodeID]*client{}, broken: map[session]*client{}, keys: map[quota.Key]*bucket{},
 	}
 	l.settled.init()
 	l.forgotten.init()
@@ -94,7 +95,7 @@ func (l *Ledger) Len() int { return len(l.clients) }
 
 // Keys returns the number of open keys of all clients, including broken sessions: a key that ten of
 // them use counts as ten.
-func (l *Ledger) Keys() int { return l.allocations }
+func (l *Ledger) Keys() int { return int(l.places.Held()) }
 
 // Settled reports whether the session is known to be settled.
 func (l *Ledger) Settled(id quota.NodeID, inc quota.Incarnation, term quota.Term) bool {
