@@ -17,9 +17,9 @@ type allocation struct {
 	heldState
 	demandState
 	countState
-	unacked *unacked   // nil if no grant of tokens was ever unacknowledged
-	rare    *rareState // nil while it would be zero
-	logged  *logged    // nil while it would be zero
+	unacked *quota.Unacked // nil if no grant of tokens was ever unacknowledged
+	rare    *rareState     // nil while it would be zero
+	logged  *logged        // nil while it would be zero
 }
 
 // openState identifies the member's process and records whether it is alive.
@@ -75,7 +75,7 @@ type rareState struct {
 	refunded    quota.Units // as last reported
 	inFlight    quota.Units // Concurrency only; not part of out
 	overflowed  quota.Units // bucket.overflowed as of the last report
-	awaited     quota.Units // see allocation.awaited
+	awaited     quota.Units // part of the last grant that callers wait for; others see it as spent
 	unmet       quota.Units // Units that its callers wanted and did not get
 	unmetAt     quota.Time
 	recalled    quota.Time  // time of the last recall
@@ -83,50 +83,21 @@ type rareState struct {
 	asked       quota.Units // cost of its decide requests since its last report, part of demand
 }
 
+// noRare is zero and never written: allocations without any of the rare fields read it.
+var noRare rareState
+
 // rarely returns the rare state, to be read.
-func (al *allocation) rarely() rareState {
+func (al *allocation) rarely() *rareState {
 	if al.rare == nil {
-		return rareState{}
+		return &noRare
 	}
-	return *al.rare
-}
-
-// awaited is the part of the last grant that callers wait for; others see it as spent.
-func (al *allocation) awaited() quota.Units {
-	if al.rare == nil {
-		return 0
-	}
-	return al.rare.awaited
-}
-
-// unackedTokens is the sum of unacknowledged grants.
-func (al *allocation) unackedTokens() quota.Units {
-	if al.unacked == nil {
-		return 0
-	}
-	return al.unacked.tokens
-}
-
-// refunded returns the refunds in the member's last report.
-func (al *allocation) refunded() quota.Units {
-	if al.rare == nil {
-		return 0
-	}
-	return al.rare.refunded
+	return al.rare
 }
 
 func (al *allocation) setRefunded(u quota.Units) {
 	if r := al.editRare(u != 0); r != nil {
 		r.refunded = u
 	}
-}
-
-// asked is the cost of the member's decide requests since its last report.
-func (al *allocation) asked() quota.Units {
-	if al.rare == nil {
-		return 0
-	}
-	return al.rare.asked
 }
 
 func (al *allocation) setAsked(u quota.Units) {
@@ -138,11 +109,6 @@ func (al *allocation) setAsked(u quota.Units) {
 // reportWithin is the time from the member's last report within which it reports again if it counts anything.
 func (al *allocation) reportWithin(sync time.Duration) time.Duration {
 	return time.Duration(al.within) * sync
-}
-
-// mayGetTokens reports whether the member has not too many unacknowledged grants of tokens.
-func (al *allocation) mayGetTokens() bool {
-	return al.unacked == nil || len(al.unacked.grants) < maxUnacked
 }
 
 // noteOverflowed records what has overflowed of the bucket as of the last report.
@@ -159,21 +125,6 @@ func (al *allocation) editRare(create bool) *rareState {
 	}
 	return al.rare
 }
-
-// unacked holds the unacknowledged grants of tokens.
-type unacked struct {
-	tokens quota.Units // their sum
-	grants []unackedGrant
-}
-
-type unackedGrant struct {
-	seq    quota.Seq
-	tokens quota.Units
-}
-
-// maxUnacked bounds unacknowledged grants of tokens. At the bound, a member gets no tokens until it
-// acknowledges.
-const maxUnacked = 8
 
 // delta holds the counts that one report adds to the bucket.
 type delta struct {
@@ -197,9 +148,7 @@ func (al *allocation) void() {
 	if r := al.editRare(false); r != nil {
 		r.awaited = 0
 	}
-	if u := al.unacked; u != nil {
-		u.tokens, u.grants = 0, u.grants[:0]
-	}
+	al.unacked.Clear()
 	al.carriedOver = false
 }
 
@@ -384,7 +333,7 @@ const leaseSlack = 50 * time.Millisecond
 // granted tokens on their way come on top. Tokens of answered decide requests are spent already.
 func (al *allocation) standing() quota.Units { return max(0, min(al.out-al.answered(), al.maxHeld())) }
 
-func (al *allocation) maxHeld() quota.Units { return max(al.capped, al.held).Plus(al.unackedTokens()) }
+func (al *allocation) maxHeld() quota.Units { return max(al.capped, al.held).Plus(al.unacked.Tokens()) }
 
 // settle compares a report with the allocation, updates the allocation and returns the difference.
 // past means that the whole report belongs to a window that has ended: its held tokens are void.
@@ -392,12 +341,13 @@ func (al *allocation) maxHeld() quota.Units { return max(al.capped, al.held).Plu
 func (al *allocation) settle(now, started quota.Time, e *quota.ReportEntry, limit *quota.Limit, past bool, before quota.Units) delta {
 	burst := limit.BurstUnits()
 	spent, rare := al.used+al.over, al.rarely()
-	if e.Refunded < rare.refunded { // Refunded restarts from 0 in each window
-		rare.refunded = 0
+	refunded := rare.refunded
+	if e.Refunded < refunded { // it restarts from 0 in each window
+		refunded = 0
 	}
 	d := delta{
 		used: max(0, e.Used-al.used), over: max(0, e.Overdrawn-al.over), refused: max(0, e.Refused-al.refused),
-		refunded: max(0, e.Refunded-rare.refunded),
+		refunded: max(0, e.Refunded-refunded),
 		owed:     max(0, e.Charged-rare.owed), alone: max(0, e.Alone-rare.alone),
 	}
 	al.noteExcused(max(rare.owed, e.Charged), max(rare.alone, e.Alone))
@@ -406,7 +356,7 @@ func (al *allocation) settle(now, started quota.Time, e *quota.ReportEntry, limi
 	}
 	al.used, al.over, al.refused = max(al.used, e.Used), max(al.over, e.Overdrawn), max(al.refused, e.Refused)
 	al.setRefunded(e.Refunded)
-	al.acknowledge(e.Applied)
+	al.unacked.Acknowledge(e.Applied)
 	al.endLapsed(e)
 	if al.logged != nil {
 		al.logged.accruedTo, al.logged.want = e.AccruedTo, e.Want
@@ -424,7 +374,7 @@ func (al *allocation) settle(now, started quota.Time, e *quota.ReportEntry, limi
 	standing := min(held.Plus(al.mayReceive(now, started, e)), burst) // no grant exceeds the burst
 	out := standing
 	if limit.Ceiling == quota.Hard { // it holds at most its cap, however old the report is; the rest it may have spent
-		standing = min(standing, max(held, al.capped).Plus(al.unackedTokens()))
+		standing = min(standing, max(held, al.capped).Plus(al.unacked.Tokens()))
 	}
 	ended, current := al.takeCounted(&d)
 	d.known, d.late = ended+current, d.late-ended
@@ -456,7 +406,7 @@ func (al *allocation) settle(now, started quota.Time, e *quota.ReportEntry, limi
 // before the report less the use: had all use been at the last moment, that much would be left, and
 // there was room for it at every moment.
 func (al *allocation) splitExact(left, returned, least quota.Units) quota.Units {
-	standing, certain := al.standing(), (al.held + returned).Plus(al.unackedTokens())
+	standing, certain := al.standing(), (al.held + returned).Plus(al.unacked.Tokens())
 	allowed := min(max(certain, least), left)
 	al.returnable = min(max(allowed, standing), al.out)
 	return allowed - al.returnable
@@ -464,30 +414,12 @@ func (al *allocation) splitExact(left, returned, least quota.Units) quota.Units 
 
 func (al *allocation) applied(e *quota.ReportEntry) bool { return e.Applied >= al.grants }
 
-// acknowledge forgets the grants that the member has applied or will never apply.
-func (al *allocation) acknowledge(applied quota.Seq) {
-	u := al.unacked
-	if u == nil {
-		return
-	}
-	kept := u.grants[:0]
-	u.tokens = 0
-	for _, f := range u.grants {
-		if f.seq > applied {
-			kept = append(kept, f)
-			u.tokens = u.tokens.Plus(f.tokens)
-		}
-	}
-	u.grants = kept
-}
-
 // addUnacked records that the last grant carries tokens.
 func (al *allocation) addUnacked(tokens quota.Units) {
 	if al.unacked == nil {
-		al.unacked = &unacked{}
+		al.unacked = &quota.Unacked{}
 	}
-	u := al.unacked
-	u.grants, u.tokens = append(u.grants, unackedGrant{al.grants, tokens}), u.tokens.Plus(tokens)
+	al.unacked.Add(al.grants, tokens)
 }
 
 // mayReceive is what the member may still come to hold: the yield of its rate since it last accrued,
@@ -510,7 +442,7 @@ func (al *allocation) mayReceive(now, started quota.Time, e *quota.ReportEntry) 
 	if g := al.logged; g != nil && g.lapsed > 0 {
 		sum = sum.Plus(accruedCeil(g.lapsed, min(g.lapsedUntil.Sub(from), maxComing)))
 	}
-	return min(sum.Plus(al.unackedTokens()), quota.Most)
+	return min(sum.Plus(al.unacked.Tokens()), quota.Most)
 }
 
 // maxComing bounds the accrual that a report with a wrong clock can claim.

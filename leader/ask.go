@@ -125,7 +125,7 @@ func (b *bucket) noteAsked(q *quota.Ask) {
 		return
 	}
 	if al := b.allocationOf(q); al != nil {
-		al.setAsked(al.asked().Plus(q.Cost))
+		al.setAsked(al.rarely().asked.Plus(q.Cost))
 	}
 }
 

@@ -116,12 +116,15 @@ type unusualState struct {
 	needlessAtMost quota.Units
 }
 
+// nothingUnusual is zero and never written: buckets without any of the unusual fields read it.
+var nothingUnusual unusualState
+
 // rarely returns the unusual state, to be read.
-func (b *bucket) rarely() unusualState {
+func (b *bucket) rarely() *unusualState {
 	if b.unusual == nil {
-		return unusualState{}
+		return &nothingUnusual
 	}
-	return *b.unusual
+	return b.unusual
 }
 
 // editUnusual returns the unusual state, to be changed.

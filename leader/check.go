@@ -107,8 +107,8 @@ func (al *allocation) check() error {
 		return fmt.Errorf("rate %d exceeds the charged %d", al.rate, al.charged)
 	case al.cap > al.capped:
 		return fmt.Errorf("cap %d exceeds the charged %d", al.cap, al.capped)
-	case al.unacked != nil && len(al.unacked.grants) > maxUnacked:
-		return fmt.Errorf("%d grants are unanswered, at most %d may be", len(al.unacked.grants), maxUnacked)
+	case al.unacked != nil && len(al.unacked.Grants) > quota.MaxUnacked:
+		return fmt.Errorf("%d grants are unanswered, at most %d may be", len(al.unacked.Grants), quota.MaxUnacked)
 	}
 	return nil
 }

@@ -124,11 +124,8 @@ func (b *bucket) expectedUse(o *allocation) quota.Units {
 // unmetOf is the number of tokens, 0 or at least one, that the member's callers were lately refused,
 // if the member will probably use them soon.
 func (l *Ledger) unmetOf(now quota.Time, al *allocation) quota.Units {
-	if al.rare == nil {
-		return 0
-	}
-	unmet, age := al.rare.unmet, now.Sub(al.rare.unmetAt)
-	if unmet < quota.Token || al.closed || al.dead || !al.mayGetTokens() {
+	unmet, age := al.rarely().unmet, now.Sub(al.rarely().unmetAt)
+	if unmet < quota.Token || al.closed || al.dead || al.unacked.Full() {
 		return 0
 	}
 	if age > l.cfg.Sync/2 && (al.charged > 0 || age > 3*l.cfg.Sync || !l.busy(al)) {

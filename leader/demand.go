@@ -122,7 +122,7 @@ func (al *allocation) observe(now quota.Time, d delta, sync time.Duration, b *bu
 		dt = min(max(now.Sub(al.reported), time.Millisecond), 10*sync)
 	}
 	al.reported = now
-	seconds, attempted := dt.Seconds(), float64(d.attempted().Plus(al.asked()))
+	seconds, attempted := dt.Seconds(), float64(d.attempted().Plus(al.rarely().asked))
 	al.setAsked(0)
 	al.counts.add(now, attempted/float64(quota.Token), max(sync, al.reportWithin(sync)), &b.batchSizes)
 	size := b.batchSize()

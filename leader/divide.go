@@ -217,7 +217,7 @@ const recallBelow = 0.8
 // need: under hard, where others may hold more than they need, and while a share is less than a token an
 // interval, so that single tokens go to the members in turn.
 func (l *Ledger) tokens(now quota.Time, b *bucket, al *allocation, e *quota.ReportEntry, t terms, again time.Duration) (got, short quota.Units) {
-	if !al.mayGetTokens() || b.limit.AsksLeader() || b.limit.Class != quota.Counted {
+	if al.unacked.Full() || b.limit.AsksLeader() || b.limit.Class != quota.Counted {
 		return 0, 0
 	}
 	pool := float64(max(0, b.pool.Level()))

@@ -224,7 +224,7 @@ func (al *allocation) promisedBounds(now quota.Time) (tokens, rate, most quota.U
 // promises more. It is requested at once, unless the member has plenty until it comes.
 func (l *Ledger) limitToPromise(now quota.Time, b *bucket, al *allocation, tokens, capped quota.Units) (quota.Units, quota.Time) {
 	room, rate, top, until := al.promisedBounds(now)
-	unacked := al.unackedTokens()
+	unacked := al.unacked.Tokens()
 	most := max(capped, al.held).Plus(unacked)
 	if al.charged == 0 { // without a rate, an earlier cap takes no room
 		most = min(most, al.out)
@@ -287,7 +287,7 @@ func (b *bucket) promise(now quota.Time, al *allocation, lease time.Duration) pr
 // mark returns the member's line in a checkpoint.
 func (al *allocation) mark() quota.Mark {
 	return quota.Mark{
-		Node: al.node, Incarnation: al.inc, Epoch: al.epoch, Used: al.used, Overdrawn: al.over, Refunded: al.refunded(),
+		Node: al.node, Incarnation: al.inc, Epoch: al.epoch, Used: al.used, Overdrawn: al.over, Refunded: al.rarely().refunded,
 		Out: al.out, Rate: al.charged, Cap: min(al.out, al.maxHeld()), Until: al.lease, Dead: al.dead,
 	}
 }
@@ -304,7 +304,7 @@ func (l *Ledger) promiseAll(now quota.Time, b *bucket, kl *quota.KeyLevel) {
 			m.Out, m.Rate, m.Cap, m.Until = 0, 0, 0, 0 // members report what they hold; under soft an error is allowed
 			kl.Level = min(kl.Level, b.limit.BurstUnits())
 		}
-		p.seq, p.back, p.final = l.written, al.refunded(), al.dead && al.out == 0
+		p.seq, p.back, p.final = l.written, al.rarely().refunded, al.dead && al.out == 0
 		al.log().pending = append(al.log().pending, p)
 	}
 	b.promiseOwn(now, l.written, kl)
@@ -364,7 +364,7 @@ func (l *Ledger) Saved(now quota.Time, upTo quota.Seq) []quota.Grant {
 
 // unsaved reports whether the log lacks use or refunds that are booked for the member.
 func (al *allocation) unsaved() bool {
-	return al.saved() < al.used.Plus(al.over) || al.log().promised.back != al.refunded()
+	return al.saved() < al.used.Plus(al.over) || al.log().promised.back != al.rarely().refunded
 }
 
 func (al *allocation) committed(upTo quota.Seq) {
@@ -375,7 +375,7 @@ func (al *allocation) committed(upTo quota.Seq) {
 	}
 	if n > 0 {
 		al.logged.saved = max(al.logged.saved, al.log().promised.total)
-		al.final = al.log().promised.final && al.log().promised.total == al.used.Plus(al.over) && al.log().promised.back == al.refunded()
+		al.final = al.log().promised.final && al.log().promised.total == al.used.Plus(al.over) && al.log().promised.back == al.rarely().refunded
 		al.log().pending = slices.Delete(al.log().pending, 0, n)
 	}
 }

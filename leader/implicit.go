@@ -90,18 +90,15 @@ func (b *bucket) settleOutstanding(now quota.Time, id quota.NodeID, m *member) {
 
 // outstandingTokens is the sum of the outstanding grants.
 func (b *bucket) outstandingTokens() quota.Units {
-	if b.unusual == nil {
-		return 0
-	}
 	var sum quota.Units
-	for _, c := range b.unusual.outstanding {
+	for _, c := range b.rarely().outstanding {
 		sum = sum.Plus(c.tokens)
 	}
 	return sum
 }
 
 // hasOutstanding reports whether nodes that have not reported to this leader have implicit grants.
-func (b *bucket) hasOutstanding() bool { return b.unusual != nil && len(b.unusual.outstanding) > 0 }
+func (b *bucket) hasOutstanding() bool { return len(b.rarely().outstanding) > 0 }
 
 // implicitPromise is the promise to a member that is not in the log yet.
 func (b *bucket) implicitPromise(now quota.Time, al *allocation) promise {

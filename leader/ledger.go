@@ -285,7 +285,7 @@ func (l *Ledger) bookEntry(now quota.Time, r *quota.Report, e *quota.ReportEntry
 	if d.attempted() > 0 {
 		b.lastUse = now
 	}
-	asks := d.attempted() > 0 || e.Want > 0 || al.asked() > 0
+	asks := d.attempted() > 0 || e.Want > 0 || al.rarely().asked > 0
 	al.updateDisplay(now, d, opened, &l.fades)
 	al.observe(now, d, l.cfg.Sync, b, &l.fades)
 	if e.Final {

@@ -62,7 +62,7 @@ func (b *bucket) levelFor(al *allocation, level quota.Units) quota.Units {
 	spent := b.overdrew(al)
 	for i := range b.allocations {
 		o := &b.allocations[i]
-		awaited := o.awaited()
+		awaited := o.rarely().awaited
 		if o == al || awaited == 0 && !spent {
 			continue
 		}

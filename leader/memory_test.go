@@ -79,7 +79,7 @@ func TestMemory(t *testing.T) {
 		packed  float64
 	}{
 		{quota.Soft, unsafe.Sizeof(allocation{}), 1000},
-		{quota.Hard, unsafe.Sizeof(allocation{}) + unsafe.Sizeof(logged{}) + unsafe.Sizeof(unacked{}), 1600},
+		{quota.Hard, unsafe.Sizeof(allocation{}) + unsafe.Sizeof(logged{}) + unsafe.Sizeof(quota.Unacked{}), 1600},
 	} {
 		const others = 768 // the key, tables, and unacknowledged grants
 		records := unsafe.Sizeof(bucket{}) + unsafe.Sizeof(state{})

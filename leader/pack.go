@@ -333,7 +333,7 @@ func (s *state) mostNumbers() int {
 	for i := range s.allocations {
 		n += 75
 		if u := s.allocations[i].unacked; u != nil {
-			n += 2 * len(u.grants)
+			n += 2 * len(u.Grants)
 		}
 	}
 	return n
@@ -397,7 +397,7 @@ func (al *allocation) numbers(w *numbers, l *Ledger) {
 	}
 	whole(w, &al.epoch, &al.grants)
 	hasLog, hasRare := al.logged != nil, al.rare != nil && *al.rare != (rareState{})
-	hasUnacked := al.unacked != nil && len(al.unacked.grants) > 0
+	hasUnacked := al.unacked != nil && len(al.unacked.Grants) > 0
 	w.flags(&al.closed, &al.resetSinceReport, &al.restored, &al.carriedOver, &al.settlesEarlier, &al.final, &al.dead, &hasLog, &hasRare, &hasUnacked)
 
 	w.amounts(&al.out, &al.returnable, &al.held, &al.capped, &al.rate, &al.charged, &al.cap)
@@ -413,11 +413,11 @@ func (al *allocation) numbers(w *numbers, l *Ledger) {
 		w.times(&r.unmetAt, &r.recalled, &r.regained)
 	}
 	if al.unacked = present(al.unacked, hasUnacked); hasUnacked {
-		w.amounts(&al.unacked.tokens)
-		for i, u := range elements(w, &al.unacked.grants) {
-			whole(w, &u.seq)
-			w.amounts(&u.tokens)
-			al.unacked.grants[i] = u
+		w.amounts(&al.unacked.Sum)
+		for i, u := range elements(w, &al.unacked.Grants) {
+			whole(w, &u.Seq)
+			w.amounts(&u.Tokens)
+			al.unacked.Grants[i] = u
 		}
 	}
 	if al.logged = present(al.logged, hasLog); !hasLog {

@@ -44,7 +44,7 @@ func sameState(t testing.TB, want, got *state) {
 			if al.rare != nil && *al.rare == (rareState{}) {
 				al.rare = nil
 			}
-			if al.unacked != nil && len(al.unacked.grants) == 0 {
+			if al.unacked != nil && len(al.unacked.Grants) == 0 {
 				al.unacked = nil
 			}
 			if al.logged != nil {

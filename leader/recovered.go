@@ -158,7 +158,7 @@ func (l *Ledger) settleDead(now quota.Time, b *bucket, al *allocation, e *quota.
 		al.over, known = al.over.Plus(e.Saved-known), e.Saved
 	}
 	used = max(0, total-known)
-	back := l.fitRefund(now, b, al, now.Sub(al.log().diedAt), false, max(0, e.Refunded-al.refunded()))
+	back := l.fitRefund(now, b, al, now.Sub(al.log().diedAt), false, max(0, e.Refunded-al.rarely().refunded))
 	late := quota.Units(0)
 	if b.windowEnded(e) {
 		back = 0
@@ -182,7 +182,7 @@ func (l *Ledger) settleDead(now quota.Time, b *bucket, al *allocation, e *quota.
 	if used > 0 || back > 0 || al.out > 0 {
 		b.dirty, al.final = true, false
 	}
-	if al.setRefunded(max(al.refunded(), e.Refunded)); total > known {
+	if al.setRefunded(max(al.rarely().refunded, e.Refunded)); total > known {
 		al.used, al.over = e.Used, e.Overdrawn // as the process counts: it may live, and report again
 	}
 	al.out, al.returnable, al.log().answered = 0, 0, 0

@@ -30,7 +30,7 @@ type allocation struct {
 	lostAt    quota.Time  // end of the lease of the first of lost
 	lease     quota.Time  // when allocated expires
 	held      quota.Units // as last reported
-	flight    []flight    // unacknowledged grants of tokens
+	unacked   quota.Unacked
 	grants    quota.Seq
 
 	closed      bool    // the client has closed it; kept so that a repeated report is not counted again
@@ -47,15 +47,6 @@ type allocation struct {
 	last        quota.Units // credit of the last grant
 	recalled    quota.Time
 }
-
-type flight struct {
-	seq    quota.Seq
-	tokens quota.Units
-}
-
-// maxUnacked bounds unacknowledged grants of tokens. At the bound, a client gets no tokens until it
-// acknowledges.
-const maxUnacked = 8
 
 // open returns the allocation of an entry, adding it if there is room.
 func (l *Ledger) open(c *client, k quota.Key) *allocation {
@@ -111,7 +102,8 @@ func (al *allocation) setAllocated(u quota.Units) {
 func (al *allocation) void() {
 	if al.gen != al.bucket.gen {
 		al.setAllocated(0)
-		al.gen, al.unbacked, al.lost, al.held, al.flight = al.bucket.gen, 0, 0, 0, al.flight[:0]
+		al.gen, al.unbacked, al.lost, al.held = al.bucket.gen, 0, 0, 0
+		al.unacked.Clear()
 	}
 }
 
@@ -147,10 +139,11 @@ func (l *Ledger) settle(al *allocation, e *quota.ReportEntry) (d booked, ok bool
 	}
 	al.used, al.over, al.refused, al.refunded = max(al.used, total), max(al.over, e.Overdrawn), max(al.refused, e.Refused), max(al.refunded, e.Refunded)
 	al.charged, al.alone = max(al.charged, e.Charged), max(al.alone, e.Alone)
-	al.acknowledge(e.Applied)
+	al.unacked.Acknowledge(e.Applied)
 	al.held = e.Held
 	if e.Final { // it would ignore grants on their way
-		al.held, al.flight = 0, al.flight[:0]
+		al.held = 0
+		al.unacked.Clear()
 	}
 	l.settleTokens(al, used, &s)
 	d.back = max(0, s.Back-s.Void-s.Used)
@@ -187,7 +180,8 @@ func (al *allocation) begin(epoch quota.Seq) {
 	al.epoch = epoch
 	al.bucket.promise(al, 0)
 	al.used, al.over, al.refused, al.refunded, al.charged, al.alone = 0, 0, 0, 0, 0, 0
-	al.grants, al.flight, al.given, al.lost, al.held = 0, al.flight[:0], 0, 0, 0
+	al.grants, al.given, al.lost, al.held = 0, 0, 0, 0
+	al.unacked.Clear()
 }
 
 // settleTokens sets in s which tokens are used and which return, now that used more were used, and
@@ -201,7 +195,7 @@ func (l *Ledger) settleTokens(al *allocation, used quota.Units, s *aggregator.Se
 	al.lost -= known
 	s.Used = used - known
 	out := min(live-known, al.allocated)
-	standing := min(al.held.Plus(al.unackedTokens()), al.allocated-out)
+	standing := min(al.held.Plus(al.unacked.Tokens()), al.allocated-out)
 	s.Back = al.allocated - standing
 	mine := min(al.unbacked, out)
 	s.Void = min(al.unbacked, s.Back)
@@ -209,7 +203,7 @@ func (l *Ledger) settleTokens(al *allocation, used quota.Units, s *aggregator.Se
 	al.unbacked -= s.Void
 	al.setAllocated(standing)
 	// What was booked as lost, and neither was used nor is held, was not used.
-	if back := al.lost - min(al.lost, al.held.Plus(al.unackedTokens())); back > 0 {
+	if back := al.lost - min(al.lost, al.held.Plus(al.unacked.Tokens())); back > 0 {
 		al.lost -= back
 		s.Refunded += l.regained(al, back)
 	}
@@ -266,25 +260,7 @@ func (l *Ledger) expire(al *allocation) {
 		al.lost += s.Used
 	}
 	al.setAllocated(0)
-	al.unbacked, al.flight = 0, al.flight[:0]
+	al.unbacked = 0
+	al.unacked.Clear()
 	l.parent.Settle(l.clock, al.bucket.key, s)
-}
-
-// unackedTokens is the sum of the unacknowledged grants.
-func (al *allocation) unackedTokens() (sum quota.Units) {
-	for _, f := range al.flight {
-		sum = sum.Plus(f.tokens)
-	}
-	return sum
-}
-
-// acknowledge drops the grants that the client has applied or will never apply.
-func (al *allocation) acknowledge(applied quota.Seq) {
-	kept := al.flight[:0]
-	for _, f := range al.flight {
-		if f.seq > applied {
-			kept = append(kept, f)
-		}
-	}
-	al.flight = kept
 }

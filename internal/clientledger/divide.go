@@ -141,7 +141,7 @@ func (l *Ledger) grant(al *allocation, e *quota.ReportEntry, before *aggregator.
 	b.setAwaited(al, 0)
 	b.leave(al)
 	var want, part quota.Units
-	if (asks || e.Want > 0) && len(al.flight) < maxUnacked {
+	if (asks || e.Want > 0) && !al.unacked.Full() {
 		want = l.need(al, e)
 		part = min(want, l.share(al, before, e.Want))
 	}
@@ -196,7 +196,7 @@ func (l *Ledger) allocate(al *allocation, tokens, wait quota.Units) aggregator.A
 func (l *Ledger) grantTokens(al *allocation, fromNode *aggregator.Allocation, tokens, want quota.Units) quota.GrantEntry {
 	al.grants++
 	if tokens > 0 {
-		al.flight = append(al.flight, flight{al.grants, tokens})
+		al.unacked.Add(al.grants, tokens)
 	}
 	al.lease = l.now.Add(min(l.cfg.Lease, fromNode.Lease))
 	al.again = l.again(al.bucket, fromNode)

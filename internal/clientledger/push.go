@@ -62,7 +62,7 @@ const grantWait = 18 * time.Millisecond
 
 // waits reports whether a client's callers may still wait, or it will probably use the tokens soon.
 func (l *Ledger) waits(al *allocation) bool {
-	if al.wait <= 0 || al.at < 0 || al.c.since != 0 || len(al.flight) >= maxUnacked {
+	if al.wait <= 0 || al.at < 0 || al.c.since != 0 || al.unacked.Full() {
 		return false
 	}
 	age := l.now.Sub(al.waitAt)
