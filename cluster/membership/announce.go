@@ -141,7 +141,7 @@ func (s *Service) announced(ctx context.Context, from quota.NodeID, c *peerv1.Ca
 		return nil, raftgroup.ErrNotLeader
 	}
 	told := DecodeMember(pb)
-	t, err := s.amend(ctx, func(t *Table) (*raftlogv1.ChangeMembers, error) {
+	t, err := s.amend(ctx, 0, func(t *Table) (*raftlogv1.ChangeMembers, error) {
 		have := t.Member(from)
 		revived := have != nil && have.Dead && have.State != Leaving
 		if have == nil || sameMember(told, have) && !revived {

@@ -111,8 +111,8 @@ func (s *Service) issueCertificate(_ context.Context, _ *caller, r *quoratev1.Is
 const authorityTTL = 10 * 365 * 24 * time.Hour
 
 // rotateAuthority starts, advances or finishes a rotation of the authority, and returns its phase.
-func (s *Service) rotateAuthority(ctx context.Context, _ *caller, r *quoratev1.RotateAuthorityRequest) (*quoratev1.RotateAuthorityResponse, error) {
-	t, err := s.amend(ctx, func(t *Table) (*raftlogv1.ChangeMembers, error) {
+func (s *Service) rotateAuthority(ctx context.Context, c *caller, r *quoratev1.RotateAuthorityRequest) (*quoratev1.RotateAuthorityResponse, error) {
+	t, err := s.amend(ctx, c.revision, func(t *Table) (*raftlogv1.ChangeMembers, error) {
 		a := t.Authority()
 		if a == nil {
 			return nil, &Error{Kind: Forbidden, Text: "this cluster has no authority: its operator issues the certificates"}

@@ -38,9 +38,9 @@ func (s *Service) Change(ctx context.Context, by string, req proto.Message) (pro
 	if err := s.Await(ctx, methodOf(req)); err != nil {
 		return nil, err
 	}
-	c, before, doubt := &caller{by, pki.NewSeed()}, s.node.Table().Revision(), false
+	c, doubt := &caller{by: by, seed: pki.NewSeed()}, false
 	for {
-		res, err := s.changeUnlessMade(ctx, c, req, before, doubt)
+		res, err := s.changeUnlessMade(ctx, c, req, doubt)
 		if r, ok := res.(*quoratev1.RotateAuthorityResponse); ok && err == nil {
 			s.addSeen(r)
 		}
@@ -69,11 +69,13 @@ var errInDoubt = errors.New("the outcome is not known")
 // errChangedSince ends Change: the change may have been made and then changed by others.
 var errChangedSince = errors.New("others made changes since")
 
-// changeUnlessMade makes one try. If doubt is true, the answer of an earlier try was lost: then it returns the response
-// without another try if the membership is one after the change. before is the revision before the first try.
-func (s *Service) changeUnlessMade(ctx context.Context, c *caller, req proto.Message, before uint64, doubt bool) (proto.Message, error) {
+// changeUnlessMade makes one try. If doubt is true, the answer of an earlier try was lost: then it makes another only if
+// the membership still has the revision of that try. Otherwise, it returns the response if the membership is one after the
+// change, and else errChangedSince. At most one try of a revision is carried out, even if an earlier one still runs.
+func (s *Service) changeUnlessMade(ctx context.Context, c *caller, req proto.Message, doubt bool) (proto.Message, error) {
 	made := s.changes[methodOf(req)].made
 	if !doubt || made == nil {
+		c.revision = s.node.Table().Revision()
 		return s.changeOnce(ctx, c, req)
 	}
 	out, err := s.changeOnce(ctx, c, &raftlogv1.ChangeMembers{})
@@ -81,7 +83,7 @@ func (s *Service) changeUnlessMade(ctx context.Context, c *caller, req proto.Mes
 		return nil, fmt.Errorf("whether it was made is not known: %v", err) //nolint:errorlint // a refusal of this is not one of the change
 	}
 	switch now := out.(*raftlogv1.Membership).GetRevision(); {
-	case now == before:
+	case now == c.revision:
 		return s.changeOnce(ctx, c, req)
 	case s.node.Table().Revision() < now:
 		return nil, errors.New("this node does not have the newest membership yet")
@@ -114,7 +116,7 @@ func (s *Service) changeOnce(ctx context.Context, c *caller, req proto.Message) 
 	if to == "" || to == s.cfg.Self {
 		return nil, errors.New("the meta group has no leader")
 	}
-	msg := &peerv1.CallCluster{Method: methodOf(req), Request: snapshotio.Encode(req), By: c.by, Seed: c.seed[:]}
+	msg := &peerv1.CallCluster{Method: methodOf(req), Request: snapshotio.Encode(req), By: c.by, Seed: c.seed[:], Revision: c.revision}
 	res, err := s.node.CallSlow(ctx, to, &peerv1.Call{Body: &peerv1.Call_Cluster{Cluster: msg}})
 	if err != nil && !transport.Unsent(err) {
 		err = fmt.Errorf("%w: %w", errInDoubt, err)
@@ -141,8 +143,9 @@ type change struct {
 
 // caller is the origin of a change, with the parameters that a retry reuses.
 type caller struct {
-	by   string   // identity
-	seed pki.Seed // of a secret that the change creates; a retry creates the same secret
+	by       string   // identity
+	seed     pki.Seed // of a secret that the change creates; a retry creates the same secret
+	revision uint64   // of the only membership that it may change, so that one of several tries is made; 0 if any
 }
 
 func (s *Service) addChanges() {
@@ -199,7 +202,7 @@ func (s *Service) onCluster(ctx context.Context, c *peerv1.CallCluster) *peerv1.
 	if !s.LeadsMeta() {
 		return failedChange(raftgroup.ErrNotLeader)
 	}
-	by := &caller{by: c.GetBy()}
+	by := &caller{by: c.GetBy(), revision: c.GetRevision()}
 	if copy(by.seed[:], c.GetSeed()) != len(by.seed) {
 		return failedChange(refuse(Invalid, "seed: %d bytes; must be %d", len(c.GetSeed()), len(by.seed)))
 	}
@@ -254,17 +257,21 @@ func (s *Service) carryOutChange(ctx context.Context, c *caller, req proto.Messa
 	return m.carryOut(ctx, c, req)
 }
 
-// amend builds a change from the newest membership and commits it. It builds the change
-// again whenever another one came first. If make returns nil, amend commits nothing.
-func (s *Service) amend(ctx context.Context, make func(t *Table) (*raftlogv1.ChangeMembers, error)) (*Table, error) {
+// amend builds a change from the newest membership and commits it. If make returns nil, amend commits nothing. If
+// another change came first, amend builds the change again if revision is 0, or else returns ErrStale: it then
+// changes only the membership of that revision.
+func (s *Service) amend(ctx context.Context, revision uint64, make func(t *Table) (*raftlogv1.ChangeMembers, error)) (*Table, error) {
 	for {
 		t := s.node.Table()
+		if revision != 0 && revision != t.Revision() {
+			return nil, ErrStale
+		}
 		c, err := make(t)
 		if c == nil || err != nil {
 			return t, err
 		}
 		after, err := s.commitMembers(ctx, t, c)
-		if !errors.Is(err, ErrStale) {
+		if !errors.Is(err, ErrStale) || revision != 0 {
 			return after, err
 		}
 		if ctx.Err() != nil {

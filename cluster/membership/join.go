@@ -32,7 +32,7 @@ func (s *Service) join(ctx context.Context, c *caller, r *quoratev1.JoinRequest)
 		}
 	}
 	reached := false
-	t, err := s.amend(ctx, func(t *Table) (*raftlogv1.ChangeMembers, error) {
+	t, err := s.amend(ctx, c.revision, func(t *Table) (*raftlogv1.ChangeMembers, error) {
 		token, err := authorizeJoin(t, c.by, r, s.now())
 		if err != nil {
 			return nil, err
@@ -184,7 +184,7 @@ func (s *Service) createToken(ctx context.Context, c *caller, r *quoratev1.Creat
 		return nil, refuse(Invalid, "uses: %d; must be 1 to %d", uses, MaxMembers)
 	}
 	now := s.now()
-	t, err := s.amend(ctx, func(t *Table) (*raftlogv1.ChangeMembers, error) {
+	t, err := s.amend(ctx, c.revision, func(t *Table) (*raftlogv1.ChangeMembers, error) {
 		_, id, hash, err := tokenOf(t, c)
 		if err != nil || t.Token(id) != nil {
 			return nil, err
@@ -269,8 +269,8 @@ func (s *Service) listTokens(context.Context, *caller, *quoratev1.ListJoinTokens
 	return out, nil
 }
 
-func (s *Service) revokeToken(ctx context.Context, _ *caller, r *quoratev1.RevokeJoinTokenRequest) (*quoratev1.RevokeJoinTokenResponse, error) {
-	_, err := s.amend(ctx, func(*Table) (*raftlogv1.ChangeMembers, error) {
+func (s *Service) revokeToken(ctx context.Context, c *caller, r *quoratev1.RevokeJoinTokenRequest) (*quoratev1.RevokeJoinTokenResponse, error) {
+	_, err := s.amend(ctx, c.revision, func(*Table) (*raftlogv1.ChangeMembers, error) {
 		return &raftlogv1.ChangeMembers{Change: &raftlogv1.ChangeMembers_DropToken{DropToken: &raftlogv1.DropJoinToken{Id: r.GetId()}}}, nil
 	})
 	return &quoratev1.RevokeJoinTokenResponse{}, err

@@ -67,9 +67,9 @@ func (s *Service) groupPlan(ctx context.Context, t *Table, g uint32, want shard.
 }
 
 // changeNode changes the desired state of a node.
-func (s *Service) changeNode(ctx context.Context, _ *caller, r *quoratev1.ChangeNodeRequest) (*quoratev1.ChangeNodeResponse, error) {
+func (s *Service) changeNode(ctx context.Context, c *caller, r *quoratev1.ChangeNodeRequest) (*quoratev1.ChangeNodeResponse, error) {
 	id := quota.NodeID(r.GetNode())
-	t, err := s.amend(ctx, func(t *Table) (*raftlogv1.ChangeMembers, error) {
+	t, err := s.amend(ctx, c.revision, func(t *Table) (*raftlogv1.ChangeMembers, error) {
 		have := t.Member(id)
 		if have == nil {
 			return nil, s.View().unknown("", string(id))
@@ -91,8 +91,11 @@ func (s *Service) changeNode(ctx context.Context, _ *caller, r *quoratev1.Change
 
 // changedNode returns the response of a change of a node, from the table after it.
 func (s *Service) changedNode(t *Table, r *quoratev1.ChangeNodeRequest) *quoratev1.ChangeNodeResponse {
-	m := t.Member(quota.NodeID(r.GetNode()))
-	out := &quoratev1.ChangeNodeResponse{State: quoratev1.NodeState(m.State), Warning: s.warning(t, r.GetChange(), m.ID)}
+	id, state := quota.NodeID(r.GetNode()), Leaving
+	if m := t.Member(id); m != nil { // else it has left since
+		state = m.State
+	}
+	out := &quoratev1.ChangeNodeResponse{State: quoratev1.NodeState(state), Warning: s.warning(t, r.GetChange(), id)}
 	if list, err := s.plan(t, t.Nodes()); err == nil {
 		out.Moves = uint32(len(list))
 	}
@@ -100,7 +103,11 @@ func (s *Service) changedNode(t *Table, r *quoratev1.ChangeNodeRequest) *quorate
 }
 
 func (s *Service) nodeChanged(_ *caller, t *Table, r *quoratev1.ChangeNodeRequest) (*quoratev1.ChangeNodeResponse, bool, error) {
-	m := t.Member(quota.NodeID(r.GetNode()))
+	id := quota.NodeID(r.GetNode())
+	m := t.Member(id)
+	if m == nil && t.removal(id) != nil { // it held no more replicas
+		m = &Member{ID: id, State: Leaving, Dead: true}
+	}
 	if m == nil {
 		return nil, false, nil
 	}

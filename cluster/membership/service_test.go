@@ -185,6 +185,8 @@ type losingNode struct {
 	clockNode
 	leader    *Service
 	dropped   bool   // it was lost before
+	slow      bool   // it reaches the leader only with late
+	late      func() // carries the slow call out
 	meanwhile func() // what others do then
 	calls     int
 }
@@ -197,25 +199,41 @@ func (n *losingNode) Up(quota.NodeID) bool { return true }
 
 func (n *losingNode) CallSlow(ctx context.Context, _ quota.NodeID, c *peerv1.Call) (*peerv1.Call, error) {
 	n.calls++
-	if n.calls == 1 && n.dropped {
+	if n.calls == 1 && n.slow {
+		n.late = func() { _, _ = n.carryOut(context.WithoutCancel(ctx), c) } // nobody awaits its answer
+	}
+	if n.calls == 1 && (n.dropped || n.slow) {
 		return nil, transport.ErrLost
 	}
+	out, err := n.carryOut(ctx, c)
+	if n.calls == 1 {
+		n.meanwhile()
+		return nil, transport.ErrLost
+	}
+	return out, err
+}
+
+func (n *losingNode) carryOut(ctx context.Context, c *peerv1.Call) (*peerv1.Call, error) {
 	q := c.GetCluster()
 	req := n.leader.changes[q.Method].request.ProtoReflect().New().Interface()
 	if err := proto.Unmarshal(q.Request, req); err != nil {
 		return nil, err
 	}
 	out := &peerv1.CallClusterResult{}
-	if res, err := n.leader.carryOutChange(ctx, &caller{by: q.By, seed: pki.Seed(q.Seed)}, req); err != nil {
+	if res, err := n.leader.carryOutChange(ctx, &caller{by: q.By, seed: pki.Seed(q.Seed), revision: q.Revision}, req); err != nil {
 		out = failedChange(err)
 	} else {
 		out.Response = snapshotio.Encode(res)
 	}
-	if n.calls == 1 {
-		n.meanwhile()
-		return nil, transport.ErrLost
-	}
 	return &peerv1.Call{Body: &peerv1.Call_ClusterResult{ClusterResult: out}}, nil
+}
+
+// newLosingNode returns a service whose node is a losingNode, in a cluster of n1, n2 and n3. n2 leads the meta group.
+func newLosingNode() (*losingNode, *Service) {
+	members := []*raftlogv1.StoredMember{stored("n1"), stored("n2"), stored("n3")}
+	n := &losingNode{clockNode: clockNode{table: New(&raftlogv1.Membership{Revision: 1, Level: 1, Replicas: 3, Members: members})}}
+	n.leader = NewService(Config{Self: "n2", Ranges: 2}, ViewOf(n.table, 2), true, n)
+	return n, NewService(Config{Self: "n1", Ranges: 2}, ViewOf(n.table, 2), true, n)
 }
 
 // TestLostChangeUndoesNothing checks that a change of the cluster whose answer was lost does not undo what others have
@@ -225,6 +243,8 @@ func TestLostChangeUndoesNothing(t *testing.T) {
 		return &quoratev1.ChangeNodeRequest{Node: "n3", Change: c, Force: true}
 	}
 	drain, activate, leave := change(quoratev1.NodeChange_NODE_CHANGE_DRAIN), change(quoratev1.NodeChange_NODE_CHANGE_ACTIVATE), change(quoratev1.NodeChange_NODE_CHANGE_LEAVE)
+	remove, drops := change(quoratev1.NodeChange_NODE_CHANGE_REMOVE), &raftlogv1.ChangeMembers{Change: dropMember("n3").Change}
+	gone := func(t *Table) bool { return t.Member("n3") == nil }
 	node := func(s State) func(*Table) bool {
 		return func(t *Table) bool { return t.Member("n3").State == s }
 	}
@@ -245,16 +265,23 @@ func TestLostChangeUndoesNothing(t *testing.T) {
 		{"drained", drain, noOther, false, false, node(Draining)},
 		{"drained, and lost before it", drain, noOther, true, false, node(Draining)},
 		{"it leaves; another activates it", leave, activate, false, true, node(Active)},
+		{"it leaves, and has left", leave, drops, false, false, gone},
+		{"it is removed, and has left", remove, drops, false, false, gone},
+		{"drained; another lets it leave, and it has left", drain, drops, false, true, gone},
 		{"a token is created; another revokes it", &quoratev1.CreateJoinTokenRequest{}, &quoratev1.RevokeJoinTokenRequest{}, false, true, tokens(0)},
 		{"a token is created", &quoratev1.CreateJoinTokenRequest{}, noOther, false, false, tokens(1)},
 	} {
 		t.Run(c.what, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				members := []*raftlogv1.StoredMember{stored("n1"), stored("n2"), stored("n3")}
-				n := &losingNode{clockNode: clockNode{table: New(&raftlogv1.Membership{Revision: 1, Level: 1, Replicas: 3, Members: members})}, dropped: c.dropped}
-				s := NewService(Config{Self: "n1", Ranges: 2}, ViewOf(n.table, 2), true, n)
-				n.leader = NewService(Config{Self: "n2", Ranges: 2}, ViewOf(n.table, 2), true, n)
+				n, s := newLosingNode()
+				n.dropped = c.dropped
 				n.meanwhile = func() {
+					if r, ok := c.other.(*raftlogv1.ChangeMembers); ok { // of the leader itself
+						if _, err := n.leader.commitMembers(t.Context(), n.table, r); err != nil {
+							t.Error(err)
+						}
+						return
+					}
 					if r, ok := c.other.(*quoratev1.RevokeJoinTokenRequest); ok {
 						r.Id = n.table.Tokens()[0].Id
 					}
@@ -268,6 +295,50 @@ func TestLostChangeUndoesNothing(t *testing.T) {
 				}
 				if !c.want(n.table) {
 					t.Errorf("afterwards: %v", n.table.Proto())
+				}
+			})
+		})
+	}
+}
+
+// TestSlowTryChangesNothingLater checks that the first try of a change, which is still running when its repetition has
+// made the change, does not make it again after others have changed it.
+func TestSlowTryChangesNothingLater(t *testing.T) {
+	change := func(c quoratev1.NodeChange) proto.Message {
+		return &quoratev1.ChangeNodeRequest{Node: "n3", Change: c, Force: true}
+	}
+	drain, activate, leave := change(quoratev1.NodeChange_NODE_CHANGE_DRAIN), change(quoratev1.NodeChange_NODE_CHANGE_ACTIVATE), change(quoratev1.NodeChange_NODE_CHANGE_LEAVE)
+	for _, c := range []struct {
+		what         string
+		first, other proto.Message // of another operator, after the repetition was carried out
+	}{
+		{"drained", drain, activate},
+		{"it leaves", leave, activate},
+		{"activated", activate, drain},
+		{"a token is created", &quoratev1.CreateJoinTokenRequest{}, &quoratev1.RevokeJoinTokenRequest{}},
+	} {
+		t.Run(c.what, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				n, s := newLosingNode()
+				if c.what == "activated" {
+					drained := *n.table.Member("n3")
+					drained.State = Draining
+					n.table = after(t, n.table, putMember(&drained))
+				}
+				n.slow = true
+				if _, err := s.Change(t.Context(), "me", c.first); err != nil {
+					t.Fatal(err)
+				}
+				if r, ok := c.other.(*quoratev1.RevokeJoinTokenRequest); ok {
+					r.Id = n.table.Tokens()[0].Id
+				}
+				if _, err := n.leader.carryOutChange(t.Context(), &caller{by: "other"}, c.other); err != nil {
+					t.Fatal(err)
+				}
+				before := n.table.Revision()
+				n.late()
+				if n.table.Revision() != before {
+					t.Errorf("the late try makes the membership %v", n.table.Proto())
 				}
 			})
 		})

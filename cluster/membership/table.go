@@ -168,10 +168,18 @@ func (t *Table) Holds(id quota.NodeID) bool {
 // NeedsToken returns an error if a node of that name was removed: its old credentials, such as a
 // certificate, no longer admit it.
 func (t *Table) NeedsToken(id quota.NodeID) error {
+	if r := t.removal(id); r != nil {
+		return refuse(Denied, "node %q: was removed from the cluster at %s, so its certificate does not let it join; \"quorate join-token create\" makes a token",
+			id, time.Unix(0, r.AtUnixNanos).UTC().Format(time.RFC3339))
+	}
+	return nil
+}
+
+// removal returns the record of a node that has left or was removed and has not joined again, or nil.
+func (t *Table) removal(id quota.NodeID) *raftlogv1.RemovedMember {
 	for _, r := range t.pb.Removed {
 		if r.Id == string(id) {
-			return refuse(Denied, "node %q: was removed from the cluster at %s, so its certificate does not let it join; \"quorate join-token create\" makes a token",
-				id, time.Unix(0, r.AtUnixNanos).UTC().Format(time.RFC3339))
+			return r
 		}
 	}
 	return nil

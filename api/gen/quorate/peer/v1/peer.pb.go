@@ -4887,7 +4887,10 @@ type CallCluster struct {
 	// Identity of the caller, as the sender established it.
 	By string `protobuf:"bytes,3,opt,name=by,proto3" json:"by,omitempty"`
 	// 38 random bytes, the same in every repetition of the call, from which a join token is made.
-	Seed          []byte `protobuf:"bytes,4,opt,name=seed,proto3" json:"seed,omitempty"`
+	Seed []byte `protobuf:"bytes,4,opt,name=seed,proto3" json:"seed,omitempty"`
+	// Revision of the only membership that the call may change, so that one of its repetitions at most
+	// does; 0 if it may change any.
+	Revision      uint64 `protobuf:"varint,5,opt,name=revision,proto3" json:"revision,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -4948,6 +4951,13 @@ func (x *CallCluster) GetSeed() []byte {
 		return x.Seed
 	}
 	return nil
+}
+
+func (x *CallCluster) GetRevision() uint64 {
+	if x != nil {
+		return x.Revision
+	}
+	return 0
 }
 
 // CallClusterResult answers CallCluster.
@@ -9359,12 +9369,13 @@ const file_quorate_peer_v1_peer_proto_rawDesc = "" +
 	"\x05fault\x18\x03 \x01(\tR\x05fault\"\n" +
 	"\n" +
 	"\bCallGone\"\x10\n" +
-	"\x0eCallGoneResult\"c\n" +
+	"\x0eCallGoneResult\"\x7f\n" +
 	"\vCallCluster\x12\x16\n" +
 	"\x06method\x18\x01 \x01(\tR\x06method\x12\x18\n" +
 	"\arequest\x18\x02 \x01(\fR\arequest\x12\x0e\n" +
 	"\x02by\x18\x03 \x01(\tR\x02by\x12\x12\n" +
-	"\x04seed\x18\x04 \x01(\fR\x04seed\"G\n" +
+	"\x04seed\x18\x04 \x01(\fR\x04seed\x12\x1a\n" +
+	"\brevision\x18\x05 \x01(\x04R\brevision\"G\n" +
 	"\x11CallClusterResult\x12\x1a\n" +
 	"\bresponse\x18\x01 \x01(\fR\bresponse\x12\x16\n" +
 	"\x06status\x18\x02 \x01(\fR\x06status\"8\n" +
