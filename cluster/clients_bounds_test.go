@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"strconv"
 	"testing"
 	"time"
 
@@ -125,5 +126,36 @@ func TestClientShares(t *testing.T) {
 		if _, err := n.Attach(&attach.Hello{Client: "moves", Owner: fmt.Sprint("owner", i%2), Incarnation: 1, Attachment: quota.Term(i + 1)}, attach.NewOutbox()); err != nil {
 			t.Fatalf("attached for the %dth time: %v", i+1, err)
 		}
+	}
+}
+
+// TestClientChangesItsOwner checks that a process that is attached attaches again under another identity, also when the
+// node has no place for others, and that an attempt that is refused changes no places.
+func TestClientChangesItsOwner(t *testing.T) {
+	n := loneNode()
+	attached := func(id quota.NodeID, owner string, number quota.Term) (attach.Session, error) {
+		return n.Attach(&attach.Hello{Client: id, Owner: owner, Incarnation: 1, Attachment: number}, attach.NewOutbox())
+	}
+	for i := range clients.Max {
+		if _, err := attached(quota.NodeID(strconv.Itoa(i)), "", 1); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := attached("new", "owner", 1); !errors.Is(err, attach.ErrFull) {
+		t.Errorf("another process: %v; want ErrFull", err)
+	}
+	if _, err := attached("0", "owner", 1); !errors.Is(err, attach.ErrStale) {
+		t.Errorf("a session that is not newer: %v; want ErrStale", err)
+	}
+	if s, err := attached("0", "owner", 2); err != nil {
+		t.Errorf("a process with another identity: %v", err)
+	} else {
+		s.End()
+	}
+	if _, err := attached("new", "owner", 1); err != nil {
+		t.Errorf("a process in the place of one that ended: %v", err)
+	}
+	if _, err := attached("newer", "owner", 1); !errors.Is(err, attach.ErrFull) {
+		t.Errorf("one more: %v; want ErrFull", err)
 	}
 }

@@ -214,26 +214,25 @@ func (s *Service) Attach(h *attach.Hello, out *attach.Outbox) (attach.Session, e
 		return nil, attach.ErrStopping
 	}
 	was := s.sessions[c.id]
-	keeps := was != nil && was.owner == c.owner // the place of its earlier session
-	if !keeps {
-		switch s.places.Take(c.owner, 1) {
-		case fairshare.Total:
-			return nil, attach.ErrFull
-		case fairshare.Each:
-			return nil, attach.ErrShare
-		}
+	undo := func() { s.places.Give(c.owner, 1) }
+	var full fairshare.Full
+	if was == nil {
+		full = s.places.Take(c.owner, 1)
+	} else { // it keeps the place of its earlier session
+		undo, full = s.places.Move(was.owner, c.owner, 1)
+	}
+	switch full {
+	case fairshare.Total:
+		return nil, attach.ErrFull
+	case fairshare.Each:
+		return nil, attach.ErrShare
 	}
 	if err := s.ledger.Attach(s.node.Now(), c.id, c.owner, c.inc, c.term); err != nil {
-		if !keeps {
-			s.places.Give(c.owner, 1)
-		}
+		undo()
 		return nil, attach.ErrStale
 	}
 	if was != nil {
 		was.out.End(goodbye("the process has attached again"))
-		if !keeps {
-			s.places.Give(was.owner, 1)
-		}
 	}
 	c.settling.ctx, c.settling.cancel = context.WithCancel(s.ctx)
 	s.sessions[c.id] = c

@@ -45,6 +45,10 @@ const (
 func (p *Pool) Take(owner string, n int64) Full {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	return p.take(owner, n)
+}
+
+func (p *Pool) take(owner string, n int64) Full {
 	free, each := p.total-p.held, p.each
 	if each == 0 {
 		each = PerFree * free
@@ -55,17 +59,41 @@ func (p *Pool) Take(owner string, n int64) Full {
 	case owner != "" && p.by[owner]+n > each:
 		return Each
 	}
-	p.held += n
-	p.by[owner] += n
+	p.add(owner, n)
 	return NotFull
+}
+
+// Move passes n of an owner's amount to another owner. If that would exceed a bound, it passes nothing and
+// returns the bound. Otherwise, undo passes n back, whatever the bounds.
+func (p *Pool) Move(from, to string, n int64) (undo func(), full Full) {
+	if from == to {
+		return func() {}, NotFull
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.add(from, -n)
+	if full := p.take(to, n); full != NotFull {
+		p.add(from, n)
+		return nil, full
+	}
+	return func() {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.add(to, -n)
+		p.add(from, n)
+	}, NotFull
 }
 
 // Give returns n of an owner's amount to the pool.
 func (p *Pool) Give(owner string, n int64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.held -= n
-	if p.by[owner] -= n; p.by[owner] <= 0 {
+	p.add(owner, -n)
+}
+
+func (p *Pool) add(owner string, n int64) {
+	p.held += n
+	if p.by[owner] += n; p.by[owner] <= 0 {
 		delete(p.by, owner)
 	}
 }

@@ -32,6 +32,33 @@ func TestPool(t *testing.T) {
 	}
 }
 
+// TestMove checks that an amount passes to another owner within its bound, also if the pool is full, and back.
+func TestMove(t *testing.T) {
+	p := New(10, 4)
+	for owner, n := range map[string]int64{"a": 4, "b": 3, "": 3} {
+		p.Take(owner, n)
+	}
+	undo, full := p.Move("a", "b", 1)
+	if full != NotFull || p.by["a"] != 3 || p.by["b"] != 4 {
+		t.Fatalf("%q, %v", full, p.by)
+	}
+	if _, full := p.Move("a", "b", 1); full != Each || p.by["a"] != 3 || p.by["b"] != 4 {
+		t.Errorf("beyond the bound of b: %q, %v", full, p.by)
+	}
+	if _, full := p.Move("b", "b", 1); full != NotFull {
+		t.Errorf("from b to itself: %q", full)
+	}
+	if undo(); p.by["a"] != 4 || p.by["b"] != 3 || p.Held() != 10 {
+		t.Errorf("undone: %v, %d held", p.by, p.Held())
+	}
+	if undo, _ = p.Move("b", "c", 3); p.by["c"] != 3 || len(p.by) != 3 {
+		t.Errorf("all of b: %v", p.by)
+	}
+	if undo(); p.by["b"] != 3 || len(p.by) != 3 {
+		t.Errorf("undone: %v", p.by)
+	}
+}
+
 // TestPerFree checks that each owner gets at most seven eighths of what is free, and when a pool is exhausted.
 func TestPerFree(t *testing.T) {
 	p := NewPerFree(4096)
