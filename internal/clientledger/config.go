@@ -14,8 +14,8 @@ type Config struct {
 	// Lease is how long a client may spend its tokens without hearing from the node: at most the
 	// node's own lease.
 	Lease time.Duration
-	// MaxClients bounds the attached sessions, and separately the broken ones that are not settled.
-	// Default 20,000.
+	// MaxClients bounds the attached sessions, and separately the broken ones that are not settled. One
+	// owner has at most seven broken ones for each free place. Default 20,000.
 	MaxClients int
 	// MaxKeys bounds the open keys of all clients: a key that ten of them use counts as ten. One
 	// owner has at most seven for each free one. A report of a further key is not answered. Default

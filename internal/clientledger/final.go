@@ -77,7 +77,7 @@ func (l *Ledger) finish(c *client) {
 		al.unbacked, al.lost = 0, 0
 		l.drop(al)
 	}
-	delete(l.broken, c.session)
+	l.leave(c)
 	l.settled.add(l.now, c.session)
 }
 

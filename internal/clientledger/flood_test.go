@@ -1,6 +1,7 @@
 package clientledger
 
 import (
+	"errors"
 	"fmt"
 	"strconv"
 	"testing"
@@ -62,6 +63,49 @@ func TestFloodOfClientKeys(t *testing.T) {
 		if got := answered("other", 500, false); got != 500 {
 			t.Errorf("%s: when it is gone another process has %d of 500 keys", what, got)
 		}
+	}
+}
+
+// TestFloodOfBrokenSessions: an owner whose sessions break, as often as it can, leaves room for those of others: the
+// tokens of these stay allocated until their last report arrives.
+func TestFloodOfBrokenSessions(t *testing.T) {
+	const most = 100
+	l := bucketLimit(quota.Hard, 10, 100)
+	w := newWorld(t, l, 0)
+	w.b = New(Config{Self: "n", MaxClients: most}, w.node)
+	session := func(id quota.NodeID, owner string, term quota.Term) error {
+		t.Helper()
+		if err := w.b.Attach(w.now, id, owner, 1, term); err != nil {
+			t.Fatal(err)
+		}
+		w.b.Detach(w.now, id, 1, term)
+		return w.b.Final(w.now, &quota.Report{From: id, Incarnation: 1, Term: term, Seq: 1})
+	}
+	forgotten := 0
+	for i := range 3 * most {
+		if err := session("greedy/"+quota.NodeID(strconv.Itoa(i%2)), "greedy", quota.Term(i+1)); errors.Is(err, ErrForgotten) {
+			forgotten++
+		} else if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if want := 3*most - 88; forgotten != want {
+		t.Errorf("%d sessions of the owner are forgotten; want %d", forgotten, want)
+	}
+	for i := range 10 {
+		if err := session(quota.NodeID(strconv.Itoa(i)), "", 1); err != nil {
+			t.Errorf("session %d of another: %v", i, err)
+		}
+	}
+	if err := w.b.Final(w.now, &quota.Report{From: "greedy/0", Incarnation: 1, Term: 1, Seq: 2, Full: true}); err != nil {
+		t.Errorf("the first session of the owner is not settled: %v", err)
+	}
+	if n := w.b.brokenPlaces.Held(); n != 88-1+10 {
+		t.Errorf("%d places are taken; want 97", n)
+	}
+	w.now = w.now.Add(2 * remember)
+	if w.b.Sweep(w.now); w.b.brokenPlaces.Held() != 0 {
+		t.Errorf("%d places are taken in the end", w.b.brokenPlaces.Held())
 	}
 }
 

@@ -39,13 +39,14 @@ type Ledger struct {
 	now    quota.Time
 	clock  aggregator.Clock // returns now
 
-	clients   map[quota.NodeID]*client // sessions whose stream lives
-	broken    map[session]*client      // sessions whose stream broke, until they are settled
-	settled   memory[session]          // settled sessions
-	forgotten memory[session]          // sessions that waited too long to be settled
-	inherited memory[inherited]        // booked parts of last reports
-	keys      map[quota.Key]*bucket
-	places    *fairshare.Pool // allocations of all clients, by owner
+	clients      map[quota.NodeID]*client // sessions whose stream lives
+	broken       map[session]*client      // sessions whose stream broke, until they are settled
+	settled      memory[session]          // settled sessions
+	forgotten    memory[session]          // sessions that waited too long to be settled
+	inherited    memory[inherited]        // booked parts of last reports
+	keys         map[quota.Key]*bucket
+	places       *fairshare.Pool // allocations of all clients, by owner
+	brokenPlaces *fairshare.Pool // places for broken sessions, by owner
 
 	waiting []*bucket // keys with clients that wait for tokens
 	pushed  []quota.Grant
@@ -82,6 +83,7 @@ func New(cfg Config, t Parent) *Ledger {
 	l := &Ledger{
 		cfg: cfg, parent: t, places: fairshare.NewPerFree(int64(cfg.MaxKeys)),
 		clients: map[quota.NodeID]*client{}, broken: map[session]*client{}, keys: map[quota.Key]*bucket{},
+		brokenPlaces: fairshare.NewPerFree(int64(cfg.MaxClients)),
 	}
 	l.settled.init()
 	l.forgotten.init()
@@ -136,11 +138,11 @@ func (l *Ledger) Detach(now quota.Time, id quota.NodeID, inc quota.Incarnation, 
 	}
 }
 
-// part keeps a broken session until it is settled. If too many wait for that, its tokens are lost
-// now.
+// part keeps a broken session until it is settled. If too many of all owners or of its own wait for that, its
+// tokens are lost now.
 func (l *Ledger) part(c *client) {
 	delete(l.clients, c.id)
-	if len(l.broken) >= l.cfg.MaxClients {
+	if l.brokenPlaces.Take(c.owner, 1) != fairshare.NotFull {
 		l.end(c)
 		return
 	}
@@ -159,7 +161,15 @@ func (l *Ledger) end(c *client) {
 		l.expire(al)
 		l.drop(al)
 	}
-	delete(l.broken, c.session)
+	l.leave(c)
+}
+
+// leave frees the place of a broken session, if it has one.
+func (l *Ledger) leave(c *client) {
+	if l.broken[c.session] != nil {
+		delete(l.broken, c.session)
+		l.brokenPlaces.Give(c.owner, 1)
+	}
 }
 
 // remember is how long a broken session waits for its last report.

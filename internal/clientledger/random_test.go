@@ -260,8 +260,8 @@ func TestStorms(t *testing.T) {
 				if lent := s.node.Allocated(quota.Key{LimitName: l.LimitName, Key: "k"}); lent != 0 {
 					t.Errorf("%d are lent and nobody asks", lent)
 				}
-				if s.b.Keys() != 0 || len(s.b.broken) != 0 {
-					t.Errorf("%d keys of clients and %d broken attachments are left", s.b.Keys(), len(s.b.broken))
+				if s.b.Keys() != 0 || len(s.b.broken) != 0 || s.b.brokenPlaces.Held() != 0 {
+					t.Errorf("%d keys of clients, and %d broken attachments with %d places are left", s.b.Keys(), len(s.b.broken), s.b.brokenPlaces.Held())
 				}
 				if l.Ceiling == quota.Hard && !fits(s.uses, &s.tier) {
 					t.Error("hard, and no windows explain what was admitted")
