@@ -1,6 +1,7 @@
 package rest
 
 import (
+	"cmp"
 	"errors"
 	"net/http"
 	"strings"
@@ -21,12 +22,13 @@ func (r *router) getEvents(w http.ResponseWriter, req *http.Request) (int, error
 		return 0, err
 	}
 	out := newStream(w, req)
-	err := r.Events.Stream(req.Context(), watch, func(m *quoratev1.WatchResponse) error { return out.write(m.ProtoReflect()) }, func() error {
+	ctx, stop := r.WhileAuthorized(req.Context())
+	err := r.Events.Stream(ctx, watch, func(m *quoratev1.WatchResponse) error { return out.write(m.ProtoReflect()) }, func() error {
 		out.start()
 		_ = out.conn.SetWriteDeadline(time.Now().Add(api.EventWriteTimeout + r.Heartbeat))
 		return out.flush()
 	})
-	return out.ended(err)
+	return out.ended(cmp.Or(stop(), err))
 }
 
 // stream is a response without an end of its own: one JSON object per line, or server-sent events if

@@ -104,11 +104,11 @@ func TestLastingAttachment(t *testing.T) {
 // TestLastingInSilence checks that a stream on which neither side sends anything ends, and gives back its place, once its
 // token is revoked.
 func TestLastingInSilence(t *testing.T) {
-	for _, what := range []string{"attachment", "quotas", "checks", "reflection", "rates over HTTP"} {
+	for _, what := range []string{"attachment", "quotas", "checks", "reflection", "rates over HTTP", "events over HTTP"} {
 		t.Run(what, func(t *testing.T) {
 			s, gone := lasting(t, "token")
 			svc := api.New(securedHost{s, newFakeHost(t)}, s.opts)
-			svc.Again = 0
+			svc.Again, svc.Heartbeat = 0, time.Hour
 			ctx, cancel := context.WithTimeout(s.as(t.Context(), "ann"), 20*time.Second)
 			defer cancel()
 			served := &sender{more: make(chan struct{})}
@@ -144,9 +144,13 @@ func TestLastingInSilence(t *testing.T) {
 				srv := httptest.NewServer(New(svc, Options{}).Handler)
 				t.Cleanup(srv.Close)
 				t.Cleanup(srv.CloseClientConnections)
-				recv = watchOverHTTP(t, s.tokens["ann"], srv.URL+"/v1/rates/watch?namespace=web&interval=60s")
+				path := "/v1/rates/watch?namespace=web&interval=60s"
+				if what == "events over HTTP" {
+					path = "/v1/events?namespace=web"
+				}
+				recv = watchOverHTTP(t, s.tokens["ann"], srv.URL+path)
 			}
-			if err == nil {
+			if err == nil && what != "events over HTTP" { // which begins with the headers alone
 				err = recv()
 			}
 			if err != nil {
@@ -157,7 +161,7 @@ func TestLastingInSilence(t *testing.T) {
 			go func() { ended <- ends(recv) }()
 			select {
 			case err := <-ended:
-				if err == nil || what != "rates over HTTP" && status.Code(err) != codes.Unauthenticated {
+				if err == nil || !strings.HasSuffix(what, " over HTTP") && status.Code(err) != codes.Unauthenticated {
 					t.Errorf("ends with %v", err)
 				}
 			case <-ctx.Done():
