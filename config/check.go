@@ -8,6 +8,8 @@ import (
 	"strings"
 
 	"github.com/quorate/quorate/internal/phrase"
+	"github.com/quorate/quorate/internal/pki"
+	"github.com/quorate/quorate/internal/quota"
 )
 
 // finish derives the missing settings, checks all settings against each other, and returns them, or
@@ -105,6 +107,24 @@ func (s *nodeSettings) checkTLS() {
 	}
 	if t.CA != "" && !own {
 		s.conflict(tlsFiles, "tls.ca is given alone; must be with tls.cert and tls.key, or with tls.ca_key")
+	}
+	if own {
+		s.checkIdentities()
+	}
+}
+
+// checkIdentities refuses node ids that are too long for the identity in a node's certificate.
+func (s *nodeSettings) checkIdentities() {
+	check := func(path string, id quota.NodeID) {
+		if err := (pki.Identity{Kind: pki.Node, Name: string(id)}).CheckNew(); err != nil {
+			s.conflict([]string{path}, "%s is too long for the identity in its certificate: %v", clip(string(id)), err)
+		}
+	}
+	check("node", s.Node.Node)
+	for _, p := range s.Nodes {
+		if p.ID != s.Node.Node {
+			check("nodes", p.ID)
+		}
 	}
 }
 
