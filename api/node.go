@@ -63,6 +63,9 @@ type Decider interface {
 	// Decide decides requests, all or nothing. out has the length of reqs and receives their
 	// decisions; the decisions after a refusal stay zero.
 	Decide(reqs []quota.Request, out []quota.Decision) (allowed bool)
+	// Batch returns a function that decides independent calls. They wait for leaders together, and for
+	// one that does not answer only once.
+	Batch() func(calls []quota.Call)
 	// Refund gives tokens back.
 	Refund(k quota.Key, cost int64) quota.Decision
 	// Charge books used tokens whatever the key's level, down to a bound, and returns how many it

@@ -38,6 +38,18 @@ func (n *Node) Decide(reqs []quota.Request, out []quota.Decision) bool {
 	return all
 }
 
+// Batch implements api.Node.
+func (n *Node) Batch() func([]quota.Call) { return Batch(n.Decide) }
+
+// Batch returns a function that decides one call after the other.
+func Batch(decide func(reqs []quota.Request, out []quota.Decision) bool) func([]quota.Call) {
+	return func(calls []quota.Call) {
+		for i := range calls {
+			calls[i].Allowed = decide(calls[i].Requests, calls[i].Out)
+		}
+	}
+}
+
 func (n *Node) bucket(k quota.Key) (*quota.Limit, quota.Key) {
 	l, key := n.Active.Resolve(k.LimitName, k.Key)
 	if l == nil {

@@ -59,7 +59,8 @@ func (c *call) decide(r *pb.RateLimitReq) (*pb.RateLimitResp, error) {
 func (c *call) ask(a *asked, hits int64) (*quota.Decision, error) {
 	c.req[0] = quota.Request{Key: a.key, Cost: hits}
 	c.at = c.opts.Now()
-	c.batch(c.req[:], c.dec[:])
+	c.one[0] = quota.Call{Requests: c.req[:], Out: c.dec[:]}
+	c.batch(c.one[:])
 	d := &c.dec[0]
 	return d, decided(a, d)
 }

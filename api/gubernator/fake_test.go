@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/quorate/quorate/aggregator"
+	"github.com/quorate/quorate/api/apitest"
 	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
 	"github.com/quorate/quorate/internal/quota"
 	"github.com/quorate/quorate/leader"
@@ -63,7 +64,7 @@ func (n *soleNode) AdmitInline(limit quota.LimitName, owner string) bool {
 	return n.agg.AdmitInline(limit, owner)
 }
 
-func (n *soleNode) Batch() func([]quota.Request, []quota.Decision) bool { return n.Decide }
+func (n *soleNode) Batch() func([]quota.Call) { return apitest.Batch(n.Decide) }
 
 func (n *soleNode) Decide(reqs []quota.Request, out []quota.Decision) bool {
 	n.mu.Lock()

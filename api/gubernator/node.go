@@ -12,10 +12,9 @@ type Node interface {
 	// AdmitInline makes room for an inline limit that a request carries, out of its owner's share; see
 	// aggregator.Aggregator.AdmitInline.
 	AdmitInline(limit quota.LimitName, owner string) (ok bool)
-	// Batch returns a function that decides the requests of one call, and that is called
-	// concurrently. It decides reqs, all or nothing; out has the length of reqs. A call waits only
-	// once for a range whose leader does not answer.
-	Batch() func(reqs []quota.Request, out []quota.Decision) (allowed bool)
+	// Batch returns a function that decides independent calls, and that is called concurrently. It
+	// waits only once for a range whose leader does not answer.
+	Batch() func(calls []quota.Call)
 	// Refund gives tokens back. Limit is nil in the decision if the limit does not exist.
 	Refund(k quota.Key, cost int64) quota.Decision
 	// ResetKey refills a key in all tiers of its limit.

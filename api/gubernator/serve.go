@@ -128,10 +128,11 @@ var seed = maphash.MakeSeed()
 type call struct {
 	*Server
 	ctx   context.Context
-	batch func([]quota.Request, []quota.Decision) bool
+	batch func([]quota.Call)
 	at    time.Time // just before the last decision
 	req   [1]quota.Request
 	dec   [1]quota.Decision
+	one   [1]quota.Call
 }
 
 // answer decides one request and counts it.

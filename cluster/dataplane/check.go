@@ -3,7 +3,6 @@ package dataplane
 import (
 	"errors"
 	"sync"
-	"time"
 
 	"github.com/quorate/quorate/aggregator"
 	"github.com/quorate/quorate/internal/quota"
@@ -33,7 +32,7 @@ func (d *Decider) Check(k quota.Key, cost int64) quota.Decision {
 			return out
 		}
 		c.Reset(c.reqs[:], c.out[:])
-		d.decide(&c.Call, nil)
+		d.decide(c)
 		return c.out[0]
 	}
 	return out
@@ -56,8 +55,11 @@ func (d *Decider) CheckHeld(limit quota.LimitName, checks []quota.Spend, out []q
 // pooled is a reusable call with room for one request.
 type pooled struct {
 	aggregator.Call
-	reqs [1]quota.Request
-	out  [1]quota.Decision
+	reqs    [1]quota.Request
+	out     [1]quota.Decision
+	allowed bool
+	asked   *decideRequest // the queued decide request of the call, until it is answered
+	call    *quota.Call    // the call of a batch
 }
 
 var callPool = sync.Pool{New: func() any { return new(pooled) }}
@@ -71,84 +73,44 @@ func (d *Decider) AdmitInline(limit quota.LimitName, owner string) bool {
 // Decide decides limits that must all pass: if one refuses, none is charged. out must have room for one
 // decision per request; decisions after the first refusal are zero. Decide waits as Check does.
 func (d *Decider) Decide(reqs []quota.Request, out []quota.Decision) bool {
-	return d.decideIn(nil, reqs, out)
-}
-
-// Batch returns a Decide function for the independent requests of one call, which may run one after
-// another or concurrently. Once one of them fails to get an answer from a leader, the function decides
-// the others of that leader's range without asking it.
-func (d *Decider) Batch() func(reqs []quota.Request, out []quota.Decision) bool {
-	unasked := new(sync.Map)
-	return func(reqs []quota.Request, out []quota.Decision) bool { return d.decideIn(unasked, reqs, out) }
-}
-
-// decideIn decides requests. unasked, if not nil, is the set of ranges whose leaders must not be asked;
-// decideIn adds those whose leaders it cannot ask.
-func (d *Decider) decideIn(unasked *sync.Map, reqs []quota.Request, out []quota.Decision) bool {
-	if len(reqs) == 1 && !d.events.Watched() { // the common case: one limit, and the node holds enough
-		if held, ok := d.agg.TryHeld(reqs[0].Key.LimitName, reqs[0].Key.Key, reqs[0].Cost); ok {
-			if d.agg.Urgent() {
-				d.Wake()
-			}
-			out[0] = held
-			return true
-		}
+	if held, ok := d.tryHeld(reqs); ok {
+		out[0] = held
+		return true
 	}
 	c := callPool.Get().(*pooled)
 	defer callPool.Put(c)
 	c.Reset(reqs, out)
-	return d.decide(&c.Call, unasked)
+	return d.decide(c)
 }
 
-func (d *Decider) decide(c *aggregator.Call, unasked *sync.Map) bool {
+// tryHeld decides the common case: one limit, of which the node holds enough.
+func (d *Decider) tryHeld(reqs []quota.Request) (quota.Decision, bool) {
+	if len(reqs) != 1 || d.events.Watched() {
+		return quota.Decision{}, false
+	}
+	held, ok := d.agg.TryHeld(reqs[0].Key.LimitName, reqs[0].Key.Key, reqs[0].Cost)
+	if ok && d.agg.Urgent() {
+		d.Wake()
+	}
+	return held, ok
+}
+
+func (d *Decider) decide(c *pooled) bool {
+	d.decideHere(c)
+	if c.Need != aggregator.Nothing {
+		d.newWait(nil, 1).complete(c)
+	}
+	d.publish(c.Requests, c.Out)
+	return c.allowed
+}
+
+// decideHere decides a call by what this node knows, as far as that is possible.
+func (d *Decider) decideHere(c *pooled) {
 	clear(c.Out)
-	ok := d.agg.Decide(d.now, c)
+	c.allowed = d.agg.Decide(d.now, &c.Call)
 	if d.agg.Urgent() {
 		d.Wake()
 	}
-	if c.Need != aggregator.Nothing {
-		ok = d.complete(c, unasked)
-	}
-	d.publish(c.Requests, c.Out)
-	return ok
-}
-
-// complete fetches grants and leader answers until the call is decided. What a leader does not decide in
-// time is decided by what this node knows.
-func (d *Decider) complete(c *aggregator.Call, unasked *sync.Map) (ok bool) {
-	began := d.now()
-	for c.Need != aggregator.Nothing {
-		if c.Need == aggregator.Grant {
-			wait := d.cfg.GrantWait
-			if c.FirstGrant { // in place of the leader's answer, for which half of the time is left
-				wait = max(wait, d.cfg.AskWait/2)
-			}
-			if ok = d.waiters.Await(d.ctx, d.agg, d.now, c, wait-d.now().Sub(began), d.Wake); c.Final {
-				d.stats.waitTimeouts.Inc()
-			}
-			continue
-		}
-		d.stats.asked.Inc()
-		if a, err := d.askUnless(unasked, c.Ask, d.askWait(began)); err == nil {
-			c.Answer(a)
-		} else {
-			if errors.Is(err, errNoAnswer) {
-				d.agg.Cancel(d.now, c.Ask)
-				d.Wake()
-			}
-			c.Alone = true
-			d.stats.unasked.Inc()
-		}
-		ok = d.agg.Decide(d.now, c)
-	}
-	return ok
-}
-
-// askWait returns how long a call that began then may still wait for leaders. All that one call waits is at most
-// Config.AskWait; with a long Config.GrantWait, it is at most that and half of Config.AskWait.
-func (d *Decider) askWait(began quota.Time) time.Duration {
-	most := max(d.cfg.AskWait, d.cfg.GrantWait+d.cfg.AskWait/2)
-	return min(d.cfg.AskWait, most-d.now().Sub(began))
 }
 
 // Refund returns tokens that a request took and did not use. The decision has a nil Limit if the limit
@@ -182,7 +144,7 @@ func (d *Decider) refundAtLeader(k quota.Key, cost int64) (quota.Decision, bool)
 	}
 	q := c.Ask
 	q.Cost = -quota.FromTokens(cost)
-	a, err := d.ask(q, d.cfg.AskWait)
+	a, err := d.ask(&q, d.cfg.AskWait)
 	switch {
 	case errors.Is(err, errNoAnswer): // the leader may have booked it: take that back, and book it here
 		if !d.agg.Cancel(d.now, q) {
@@ -207,8 +169,7 @@ func (d *Decider) Charge(k quota.Key, used int64) (int64, quota.Decision) {
 
 // Draw charges up to want tokens of a key on behalf of a client that hands them on, and returns how many
 // it got. It decides from this node's memory. If that is not enough and the leader may be asked, it asks
-// for the rest, then for half of it, and so on, until something is admitted; a leader that does not answer
-// within Config.AskWait is not asked again. It never takes future tokens, because tokens that are handed on
+// for the rest, then for half of it, and so on, until something is admitted or Config.AskWait is over. It never takes future tokens, because tokens that are handed on
 // are spent at once.
 func (d *Decider) Draw(k quota.Key, want int64) (got int64) {
 	l, _ := d.Limits().Resolve(k.LimitName, k.Key)
@@ -222,10 +183,11 @@ func (d *Decider) Draw(k quota.Key, want int64) (got int64) {
 		return got
 	}
 	// The leader admits a request whole or not at all: where all that is missing is too much, half may do.
-	decide := d.Batch() // a leader that does not answer is asked once
-	for rest := want - got; rest > 0; rest /= 2 {
+	began, decide := d.now(), d.Batch() // a leader that does not answer is asked once
+	for rest := want - got; rest > 0 && d.now().Sub(began) < d.cfg.AskWait; rest /= 2 {
 		var out [1]quota.Decision
-		if decide([]quota.Request{{Key: k, Cost: rest}}, out[:]) {
+		call := [1]quota.Call{{Requests: []quota.Request{{Key: k, Cost: rest}}, Out: out[:]}}
+		if decide(call[:]); call[0].Allowed {
 			return got + rest
 		}
 	}

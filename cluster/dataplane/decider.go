@@ -72,8 +72,7 @@ type Decider struct {
 	grants  peerproto.Grants // used by the member loop: memory for unpacked grants
 	slow    slowReports      // used by the member loop
 
-	queues   []askQueue   // by range
-	asking   atomic.Int64 // decide requests at this node's own replicas
+	queues   []askQueue // by range
 	reserved reservations
 	events   events.Hub
 	stats    stats

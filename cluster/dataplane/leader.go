@@ -20,96 +20,59 @@ var (
 	errNoAnswer = errors.New("the leader did not answer in time")
 )
 
-// ask asks the leader of the key's range to decide: locally if this node leads the range, otherwise in
-// one hop. It waits at most that long. errNotAsked means that the leader has not booked the request and will not.
-// errNoAnswer means that it may have booked it, or still may. ask never repeats a request.
-func (d *Decider) ask(a quota.Ask, wait time.Duration) (quota.Answer, error) {
-	if d.ctx.Err() != nil {
-		return quota.Answer{}, errNotAsked
-	}
-	r := shard.Of(a.Key, d.cfg.Ranges)
-	own := d.cfg.Replicas.Of(r)
-	leads := own.Leads()
-	if leads {
-		if out, ok := own.TryDecide(&a); ok {
-			return out, nil
-		}
+// ask asks the leader of the key's range to decide, and waits at most that long. errNotAsked means that the leader has
+// not booked the request and will not. errNoAnswer means that it may have booked it, or still may. ask never repeats a
+// request.
+func (d *Decider) ask(a *quota.Ask, wait time.Duration) (quota.Answer, error) {
+	if out, ok := d.askHere(a); ok {
+		return out, nil
 	}
 	if wait <= 0 {
 		return quota.Answer{}, errNotAsked
 	}
-	if leads {
-		out, err := d.askBusy(own, a, wait)
-		switch {
-		case err != nil:
-			return quota.Answer{}, err
-		case out != nil:
-			return out[0], nil
-		}
-	}
-	q := &d.queues[r]
-	req := &decideRequest{ask: a, done: make(chan struct{})}
-	start, ok := q.add(req)
-	if !ok {
-		return quota.Answer{}, errNotAsked
-	}
-	if start {
-		d.spawn(func() { d.askAll(r, q) })
+	req, err := d.enqueue(a, make(chan *decideRequest, 1))
+	if err != nil {
+		return quota.Answer{}, err
 	}
 	timer := time.NewTimer(wait)
 	defer timer.Stop()
 	select {
-	case <-req.done:
+	case <-req.answered:
 		return req.answer, req.err
 	case <-timer.C:
 	case <-d.ctx.Done():
 	}
-	return quota.Answer{}, q.cancel(req)
+	return quota.Answer{}, d.withdraw(req)
 }
 
-// askBusy asks this node's replica of a range, which is busy or waits for its log; it returns nothing if that does not
-// lead. No check waits for it longer than for another node.
-func (d *Decider) askBusy(own *replica.Replica, a quota.Ask, wait time.Duration) ([]quota.Answer, error) {
-	if d.asking.Add(1) > maxQueue {
-		d.asking.Add(-1)
-		return nil, errNotAsked
+// askHere asks this node's own replica of the range, if that leads and can decide without waiting.
+func (d *Decider) askHere(a *quota.Ask) (quota.Answer, bool) {
+	own := d.cfg.Replicas.Of(shard.Of(a.Key, d.cfg.Ranges))
+	if !own.Leads() || d.ctx.Err() != nil {
+		return quota.Answer{}, false
 	}
-	done := make(chan []quota.Answer, 1)
-	started := d.spawn(func() {
-		defer d.asking.Add(-1)
-		done <- own.Decide([]quota.Ask{a})
-	})
-	if !started {
-		d.asking.Add(-1)
-		return nil, errNotAsked
-	}
-	timer := time.NewTimer(wait)
-	defer timer.Stop()
-	select {
-	case out := <-done:
-		return out, nil
-	case <-timer.C:
-		return nil, errNoAnswer
-	case <-d.ctx.Done():
-		return nil, errNoAnswer
-	}
+	return own.TryDecide(a)
 }
 
-// askUnless calls ask unless unasked contains the key's range. It adds the range if ask fails, except where earlier leaders
-// have left less than half of the time: that does not prove that this one is silent.
-func (d *Decider) askUnless(unasked *sync.Map, a quota.Ask, wait time.Duration) (quota.Answer, error) {
-	if unasked == nil {
-		return d.ask(a, wait)
-	}
+// enqueue queues a request for the leader of the key's range, which may be this node. The answered request is sent to
+// answered, which must have room for it.
+func (d *Decider) enqueue(a *quota.Ask, answered chan *decideRequest) (*decideRequest, error) {
+	req := &decideRequest{ask: *a, answered: answered}
 	r := shard.Of(a.Key, d.cfg.Ranges)
-	if _, is := unasked.Load(r); is {
-		return quota.Answer{}, errNotAsked
+	q := &d.queues[r]
+	start, ok := q.add(req)
+	if !ok {
+		return nil, errNotAsked
 	}
-	out, err := d.ask(a, wait)
-	if err != nil && wait >= d.cfg.AskWait/2 {
-		unasked.Store(r, true)
+	if start && !d.spawn(func() { d.askAll(r, q) }) {
+		return nil, errNotAsked
 	}
-	return out, err
+	return req, nil
+}
+
+// withdraw stops waiting for the answer to a request, and returns the error of ask.
+func (d *Decider) withdraw(req *decideRequest) error {
+	return d.queues[shard.Of(req.ask.Key, d.cfg.Ranges)].cancel(req)
 }
 
 // pace is the time after which a message no longer holds back the next one. With a shorter round trip, one
@@ -122,11 +85,13 @@ const maxQueue = 4096
 
 // decideRequest is a request that waits for the leader's decision.
 type decideRequest struct {
-	ask    quota.Ask
-	sent   bool // a message carries it, or has carried it; guarded by askQueue.mu
-	answer quota.Answer
-	err    error
-	done   chan struct{}
+	ask      quota.Ask
+	call     *pooled       // whose request it is; the waiting goroutine uses it
+	wait     time.Duration // how long the call may wait
+	sent     bool          // a message carries it, or has carried it; guarded by askQueue.mu
+	answer   quota.Answer
+	err      error
+	answered chan *decideRequest
 }
 
 // askQueue batches the decide requests for one range: requests that arrive while a message is in flight
@@ -210,13 +175,23 @@ func (d *Decider) deliver(r quota.RangeID, batch []*decideRequest) {
 	answers, err := d.askLeader(r, batch)
 	for i, req := range batch {
 		if req.err = err; err == nil {
-			req.answer = peerproto.DecodeAnswer(answers[i])
+			req.answer = answers[i]
 		}
-		close(req.done)
+		req.answered <- req
 	}
 }
 
-func (d *Decider) askLeader(r quota.RangeID, batch []*decideRequest) ([]*peerv1.AskAnswer, error) {
+// askLeader asks this node's replica of the range if it leads, and else the leader in one message.
+func (d *Decider) askLeader(r quota.RangeID, batch []*decideRequest) ([]quota.Answer, error) {
+	if own := d.cfg.Replicas.Of(r); own.Leads() { // it is busy, or waits for its log: see askHere
+		asks := make([]quota.Ask, len(batch))
+		for i, req := range batch {
+			asks[i] = req.ask
+		}
+		if out := own.Decide(asks); out != nil {
+			return out, nil
+		}
+	}
 	to := d.node.Leader(r)
 	if to == "" || to == d.cfg.Self {
 		return nil, errNotAsked
@@ -237,7 +212,11 @@ func (d *Decider) askLeader(r quota.RangeID, batch []*decideRequest) ([]*peerv1.
 	answers := c.GetAskResult().GetAnswers()
 	switch len(answers) {
 	case len(batch):
-		return answers, nil
+		out := make([]quota.Answer, len(answers))
+		for i, a := range answers {
+			out[i] = peerproto.DecodeAnswer(a)
+		}
+		return out, nil
 	case 0: // the node no longer leads the range
 		return nil, errNotAsked
 	}

@@ -16,6 +16,7 @@ import (
 	peerv1 "github.com/quorate/quorate/api/gen/quorate/peer/v1"
 	"github.com/quorate/quorate/cluster/replica"
 	"github.com/quorate/quorate/internal/quota"
+	"github.com/quorate/quorate/shard"
 )
 
 // silentNode knows a leader that does not answer.
@@ -47,7 +48,7 @@ func TestCloseEndsQuestions(t *testing.T) {
 	}, nil)
 	answered := make(chan error, 1)
 	go func() {
-		_, err := d.ask(quota.Ask{Key: quota.Key{Key: "k"}}, time.Minute)
+		_, err := d.ask(&quota.Ask{Key: quota.Key{Key: "k"}}, time.Minute)
 		answered <- err
 	}()
 	<-n.asked
@@ -59,7 +60,7 @@ func TestCloseEndsQuestions(t *testing.T) {
 	if err := <-answered; err == nil {
 		t.Error("an answer of a closed node")
 	}
-	if _, err := d.ask(quota.Ask{Key: quota.Key{Key: "k"}}, time.Minute); err == nil {
+	if _, err := d.ask(&quota.Ask{Key: quota.Key{Key: "k"}}, time.Minute); err == nil {
 		t.Error("a question to a closed node")
 	}
 }
@@ -68,18 +69,23 @@ func TestCloseEndsQuestions(t *testing.T) {
 type farNode struct {
 	noNode
 	roundTrip                  time.Duration
+	silent                     int // range whose leader does not answer; -1: none
 	messages, inFlight, atOnce atomic.Int32
 }
 
 func (n *farNode) Leader(quota.RangeID) quota.NodeID { return "n2" }
 
-func (n *farNode) Call(_ context.Context, _ quota.NodeID, c *peerv1.Call) (*peerv1.Call, error) {
+func (n *farNode) Call(ctx context.Context, _ quota.NodeID, c *peerv1.Call) (*peerv1.Call, error) {
 	n.messages.Add(1)
+	if int(c.GetAsk().Range) == n.silent {
+		<-ctx.Done()
+		return nil, ctx.Err()
+	}
 	n.atOnce.Store(max(n.atOnce.Load(), n.inFlight.Add(1)))
 	time.Sleep(n.roundTrip)
 	n.inFlight.Add(-1)
 	return &peerv1.Call{Body: &peerv1.Call_AskResult{AskResult: &peerv1.CallAskResult{
-		Answers: slices.Repeat([]*peerv1.AskAnswer{{Allowed: true}}, len(c.GetAsk().Asks)),
+		Answers: slices.Repeat([]*peerv1.AskAnswer{{Allowed: true, Why: uint32(quota.WhyLeader)}}, len(c.GetAsk().Asks)),
 	}}}, nil
 }
 
@@ -97,7 +103,7 @@ func TestFarLeader(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			d := alone(t, limit("soft", 10, quota.Soft))
 			defer d.Close()
-			n := &farNode{roundTrip: c.roundTrip}
+			n := &farNode{roundTrip: c.roundTrip, silent: -1}
 			d.node = n
 			d.cfg.Replicas = replica.New(&replica.Config{
 				Self: "n1", Ranges: 1, Now: d.now, AskWait: time.Minute, Log: slog.New(slog.DiscardHandler), Registry: prometheus.NewRegistry(),
@@ -107,7 +113,7 @@ func TestFarLeader(t *testing.T) {
 			for range 1000 {
 				all.Go(func() {
 					began := time.Now()
-					if a, err := d.ask(quota.Ask{Key: quota.Key{Key: "k"}}, time.Minute); err != nil || !a.Allowed {
+					if a, err := d.ask(&quota.Ask{Key: quota.Key{Key: "k"}}, time.Minute); err != nil || !a.Allowed {
 						t.Errorf("%+v, %v", a, err)
 					}
 					longest.Store(max(longest.Load(), int64(time.Since(began))))
@@ -150,7 +156,7 @@ func TestCallsWaitOnce(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			d := alone(t, c.limits...)
 			defer d.Close()
-			n := &farNode{roundTrip: c.roundTrip}
+			n := &farNode{roundTrip: c.roundTrip, silent: -1}
 			d.node, d.cfg.GrantWait, d.cfg.AskWait = n, 20*time.Millisecond, wait
 			d.cfg.Replicas = replica.New(&replica.Config{
 				Self: "n1", Ranges: 1, Now: d.now, AskWait: wait, Log: slog.New(slog.DiscardHandler), Registry: prometheus.NewRegistry(),
@@ -171,32 +177,116 @@ func TestCallsWaitOnce(t *testing.T) {
 	}
 }
 
+// far returns a Decider whose leaders, one for each of two ranges, answer after roundTrip.
+func far(t *testing.T, roundTrip time.Duration, limits ...quota.Limit) (*Decider, *farNode) {
+	d, n := alone(t, limits...), &farNode{roundTrip: roundTrip}
+	d.node, d.cfg.Ranges, d.cfg.GrantWait, d.cfg.AskWait = n, 2, 20*time.Millisecond, 200*time.Millisecond
+	d.queues = make([]askQueue, 2)
+	d.cfg.Replicas = replica.New(&replica.Config{
+		Self: "n1", Ranges: 2, Now: d.now, AskWait: d.cfg.AskWait, Log: slog.New(slog.DiscardHandler), Registry: prometheus.NewRegistry(),
+	}, nil)
+	return d, n
+}
+
+// keysOf returns n keys of a range.
+func keysOf(r quota.RangeID, l quota.LimitName, n int) (keys []quota.Key) {
+	for i := 0; len(keys) < n; i++ {
+		if k := (quota.Key{LimitName: l, Key: fmt.Sprint("k", i)}); shard.Of(k, 2) == r {
+			keys = append(keys, k)
+		}
+	}
+	return keys
+}
+
+// callsOf returns a call of one token for each key.
+func callsOf(keys ...quota.Key) []quota.Call {
+	calls := make([]quota.Call, len(keys))
+	for i, k := range keys {
+		calls[i] = quota.Call{Requests: []quota.Request{{Key: k, Cost: 1}}, Out: make([]quota.Decision, 1)}
+	}
+	return calls
+}
+
+// TestBatchWaitsOnce checks that the calls of a batch wait for their leaders together: for one round trip, and for at most
+// AskWait where one leader is silent, which the others' answers do not wait for.
+func TestBatchWaitsOnce(t *testing.T) {
+	central := limit("central", 10, quota.Soft)
+	central.Decide = quota.AtLeader
+	parent := limit("parent", 10, quota.Soft)
+	parent.Decide, parent.Kind = quota.AtLeader, central.Kind
+	for _, c := range []struct {
+		what   string
+		silent bool // the leader of range 1
+		most   time.Duration
+	}{
+		{"all leaders answer", false, 75 * time.Millisecond},
+		{"a silent leader", true, 200 * time.Millisecond},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			d, n := far(t, 30*time.Millisecond, central, parent)
+			defer d.Close()
+			if n.silent = -1; c.silent {
+				n.silent = 1
+			}
+			calls := callsOf(append(keysOf(1, central.LimitName, 100), keysOf(0, central.LimitName, 900)...)...)
+			two := keysOf(0, central.LimitName, 901)[900]
+			twice := quota.Call{Requests: []quota.Request{{Key: two, Cost: 1}, {Key: keysOf(0, parent.LimitName, 1)[0], Cost: 1}}, Out: make([]quota.Decision, 2)}
+			calls = append(calls, twice)
+			began := time.Now()
+			decide := d.Batch()
+			decide(calls)
+			if took := time.Since(began); took > c.most {
+				t.Errorf("%s: %v, want at most %v", c.what, took, c.most)
+			}
+			for i := range calls {
+				answered := i >= 100 || !c.silent
+				if by := calls[i].Out[0].Why; !calls[i].Allowed || (by == quota.WhyLeader) != answered {
+					t.Errorf("%s: call %d: allowed %v, %v", c.what, i, calls[i].Allowed, by)
+				}
+			}
+			if last := calls[len(calls)-1].Out; last[1].Why != quota.WhyLeader {
+				t.Errorf("%s: the second limit of a call: %v", c.what, last[1].Why)
+			}
+			began = time.Now()
+			if decide(calls[:100]); c.silent && time.Since(began) > 0 {
+				t.Errorf("a leader that did not answer was asked again: %v", time.Since(began))
+			}
+		})
+	}
+}
+
 // TestUnaskedIsNotSilent checks that a batch asks a leader for whose answer an earlier request had no time left, and no
 // longer asks one that had time and did not answer.
 func TestUnaskedIsNotSilent(t *testing.T) {
-	const wait = 200 * time.Millisecond
+	central := limit("central", 10, quota.Soft)
+	central.Decide = quota.AtLeader
 	synctest.Test(t, func(t *testing.T) {
-		d := alone(t, limit("soft", 10, quota.Soft))
+		d, n := far(t, 10*time.Millisecond, central)
 		defer d.Close()
-		n := &farNode{roundTrip: 10 * time.Millisecond}
-		d.node, d.cfg.AskWait = n, wait
-		d.cfg.Replicas = replica.New(&replica.Config{
-			Self: "n1", Ranges: 1, Now: d.now, AskWait: wait, Log: slog.New(slog.DiscardHandler), Registry: prometheus.NewRegistry(),
-		}, nil)
-		unasked, a := new(sync.Map), quota.Ask{Key: quota.Key{LimitName: quota.LimitName{Namespace: "test", Limit: "soft"}, Key: "k"}, Cost: 1}
+		n.silent = -1
+		unasked, keys := new(sync.Map), keysOf(0, central.LimitName, 10)
+		within := func(left time.Duration) quota.Why {
+			w := d.newWait(unasked, 1)
+			w.until = w.began.Add(left)
+			p, out := new(pooled), make([]quota.Decision, 1)
+			p.Reset([]quota.Request{{Key: keys[0], Cost: 1}}, out)
+			keys = keys[1:]
+			d.decideHere(p)
+			w.complete(p)
+			return out[0].Why
+		}
 		for _, left := range []time.Duration{-time.Millisecond, 0, time.Millisecond} {
-			if _, err := d.askUnless(unasked, a, left); err == nil {
+			if by := within(left); by == quota.WhyLeader {
 				t.Errorf("an answer within %v", left)
 			}
 		}
-		if _, err := d.askUnless(unasked, a, wait); err != nil {
-			t.Errorf("not asked: %v", err)
+		if by := within(d.cfg.AskWait); by != quota.WhyLeader {
+			t.Errorf("not asked: %v", by)
 		}
-		n.roundTrip = time.Minute
-		_, first := d.askUnless(unasked, a, wait/2)
-		began := time.Now()
-		if _, err := d.askUnless(unasked, a, wait); first == nil || err == nil || time.Since(began) > 0 {
-			t.Errorf("a silent leader: %v, then %v after %v", first, err, time.Since(began))
+		n.silent = 0
+		first, began := within(d.cfg.AskWait/2), time.Now()
+		if by := within(d.cfg.AskWait); first == quota.WhyLeader || by == quota.WhyLeader || time.Since(began) > 0 {
+			t.Errorf("a silent leader: %v, then %v after %v", first, by, time.Since(began))
 		}
 	})
 }

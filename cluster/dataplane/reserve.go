@@ -86,7 +86,7 @@ func (d *Decider) reserve(owner string, reqs []quota.Request, ttl time.Duration,
 	since := d.now()
 	c.Reset(reqs, out)
 	c.Acquires = true
-	if !d.decide(&c.Call, nil) {
+	if !d.decide(c) {
 		return nil
 	}
 	taken := c.Taken(since)

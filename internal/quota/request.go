@@ -16,6 +16,13 @@ type Request struct {
 	NeedsBucket bool
 }
 
+// Call is requests that must all pass: if one is refused, none is charged. A call without requests passes.
+type Call struct {
+	Requests []Request
+	Out      []Decision // as long as Requests; decisions after the first refusal are zero
+	Allowed  bool
+}
+
 // MaxRequests bounds the checks of one call that is decided all or nothing. A check by HTTP method and
 // path charges all limits that match, which the limits bound, not the caller.
 const MaxRequests = 16

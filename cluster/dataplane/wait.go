@@ -1,0 +1,180 @@
+package dataplane
+
+import (
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/quorate/quorate/aggregator"
+	"github.com/quorate/quorate/internal/quota"
+	"github.com/quorate/quorate/shard"
+)
+
+// Batch returns a function that decides independent calls, each as Decide does, in order. Those that need a leader wait
+// for it together, at most Config.AskWait in all; one leader's answer may then come after that of another, or after a
+// later call that needs none. Once a leader does not answer, the function decides other calls of its range without
+// asking it, also when it is called again. It is safe for concurrent use.
+func (d *Decider) Batch() func(calls []quota.Call) {
+	unasked := new(sync.Map)
+	return func(calls []quota.Call) { d.decideAll(unasked, calls) }
+}
+
+func (d *Decider) decideAll(unasked *sync.Map, calls []quota.Call) {
+	var w *wait
+	var open []*pooled
+	for i := range calls {
+		c := &calls[i]
+		if len(c.Requests) == 0 {
+			c.Allowed = true
+			continue
+		}
+		if held, ok := d.tryHeld(c.Requests); ok {
+			c.Out[0], c.Allowed = held, true
+			continue
+		}
+		p := callPool.Get().(*pooled)
+		p.Reset(c.Requests, c.Out)
+		p.call = c
+		if d.decideHere(p); p.Need != aggregator.Nothing {
+			if w == nil {
+				w = d.newWait(unasked, len(calls))
+			}
+			w.advance(p, false)
+		}
+		open = append(open, p)
+	}
+	if w != nil {
+		w.complete(open...)
+	}
+	for _, p := range open {
+		d.publish(p.Requests, p.Out)
+		p.call.Allowed, p.call = p.allowed, nil
+		callPool.Put(p)
+	}
+}
+
+// wait is the wait of one caller for the grants and leaders' answers that its calls need. What a leader does not decide
+// in time is decided by what this node knows.
+type wait struct {
+	*Decider
+	began    quota.Time
+	until    quota.Time // no leader's answer is awaited after this
+	unasked  *sync.Map  // ranges whose leaders must not be asked; nil: none
+	calls    int        // at most
+	answered chan *decideRequest
+	asked    int // calls that wait for an answer
+}
+
+// newWait begins the wait of calls. All that they wait is at most Config.AskWait; with a long Config.GrantWait, it is at
+// most that and half of Config.AskWait.
+func (d *Decider) newWait(unasked *sync.Map, calls int) *wait {
+	now := d.now()
+	return &wait{Decider: d, began: now, until: now.Add(max(d.cfg.AskWait, d.cfg.GrantWait+d.cfg.AskWait/2)), unasked: unasked, calls: calls}
+}
+
+// complete waits until the calls are decided.
+func (w *wait) complete(calls ...*pooled) {
+	for _, c := range calls {
+		w.advance(c, true)
+	}
+	if w.asked == 0 {
+		return
+	}
+	timer := time.NewTimer(w.left())
+	defer timer.Stop()
+	for w.asked > 0 {
+		select {
+		case req := <-w.answered:
+			w.settle(req.call, req.answer, req.err, req.wait)
+			w.advance(req.call, true)
+			continue
+		case <-timer.C:
+		case <-w.ctx.Done():
+		}
+		w.until = w.now()
+		for _, c := range calls {
+			if c.asked != nil {
+				w.settle(c, quota.Answer{}, w.withdraw(c.asked), c.asked.wait)
+				w.advance(c, true)
+			}
+		}
+	}
+}
+
+// left returns how long a call may still wait for a leader's answer.
+func (w *wait) left() time.Duration { return min(w.cfg.AskWait, w.until.Sub(w.now())) }
+
+// advance continues with a call until it is decided or waits for a leader's answer; unless awaitsGrants is set, also
+// until it needs a grant.
+func (w *wait) advance(c *pooled, awaitsGrants bool) {
+	for c.asked == nil && c.Need != aggregator.Nothing {
+		if c.Need == aggregator.Leader {
+			w.ask(c)
+			continue
+		}
+		if !awaitsGrants {
+			return
+		}
+		most := w.cfg.GrantWait
+		if c.FirstGrant { // in place of the leader's answer, for which half of the time is left
+			most = max(most, w.cfg.AskWait/2)
+		}
+		if c.allowed = w.waiters.Await(w.ctx, w.agg, w.now, &c.Call, most-w.now().Sub(w.began), w.Wake); c.Final {
+			w.stats.waitTimeouts.Inc()
+		}
+	}
+}
+
+// ask asks the leader that a call needs.
+func (w *wait) ask(c *pooled) {
+	w.stats.asked.Inc()
+	if a, ok := w.askHere(&c.Ask); ok {
+		w.settle(c, a, nil, 0)
+		return
+	}
+	left, err := w.left(), errNotAsked
+	if left > 0 && !w.silent(&c.Ask) {
+		if w.answered == nil {
+			w.answered = make(chan *decideRequest, w.calls)
+		}
+		var req *decideRequest
+		if req, err = w.enqueue(&c.Ask, w.answered); err == nil {
+			req.call, req.wait, c.asked = c, left, req
+			w.asked++
+			return
+		}
+	}
+	w.settle(c, quota.Answer{}, err, left)
+}
+
+// settle continues with a call after the leader's answer, or without it. The call could wait that long for it.
+func (w *wait) settle(c *pooled, a quota.Answer, err error, waited time.Duration) {
+	if c.asked != nil {
+		c.asked = nil
+		w.asked--
+	}
+	if err == nil {
+		c.Answer(a)
+	} else {
+		if errors.Is(err, errNoAnswer) {
+			w.agg.Cancel(w.now, c.Ask)
+			w.Wake()
+		}
+		// Where earlier leaders have left less than half of the time, this one may not be silent.
+		if w.unasked != nil && waited >= w.cfg.AskWait/2 {
+			w.unasked.Store(shard.Of(c.Ask.Key, w.cfg.Ranges), true)
+		}
+		c.Alone = true
+		w.stats.unasked.Inc()
+	}
+	c.allowed = w.agg.Decide(w.now, &c.Call)
+}
+
+// silent reports whether the leader of the key's range has not answered an earlier request of the batch.
+func (w *wait) silent(a *quota.Ask) bool {
+	if w.unasked == nil {
+		return false
+	}
+	_, is := w.unasked.Load(shard.Of(a.Key, w.cfg.Ranges))
+	return is
+}
