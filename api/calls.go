@@ -38,6 +38,39 @@ func (s *QuotaService) decideOne(c *Check) (quota.Decision, *Prepared, error) {
 	return d, r, nil
 }
 
+// Decided is the decision of one check of a batch, or its error.
+type Decided struct {
+	quota.Decision
+	Rule *Prepared
+	Err  error
+}
+
+// DecideAll validates, decides and counts independent checks. They wait for leaders together.
+func (s *QuotaService) DecideAll(checks []Check) []Decided {
+	out, all := make([]Decided, len(checks)), plan{ends: make([]int, len(checks)), reqs: make([]quota.Request, 0, len(checks))}
+	for i := range checks {
+		out[i].Err = s.appendRequests(&all, &checks[i])
+		all.ends[i] = len(all.reqs)
+	}
+	all.out = make([]quota.Decision, len(all.reqs))
+	calls, start := make([]quota.Call, len(checks)), 0
+	for i, end := range all.ends {
+		calls[i] = quota.Call{Requests: all.reqs[start:end], Out: all.out[start:end]}
+		start = end
+	}
+	s.node.Batch()(calls)
+	for i := range out {
+		d, c := &out[i], &calls[i]
+		if d.Err == nil {
+			d.Err = s.noLimitIn(&plan{reqs: c.Requests, out: c.Out})
+		}
+		if d.Err == nil {
+			d.Decision, d.Rule = s.result(c.Out, c.Allowed)
+		}
+	}
+	return out
+}
+
 // plan validates checks and makes their requests. If several is set, an error names the faulty
 // check.
 func (s *QuotaService) plan(checks []Check, several bool) (*plan, error) {

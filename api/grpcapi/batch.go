@@ -48,7 +48,8 @@ func (p *plainBatch) forget() {
 	p.spends, p.runs = p.spends[:0], p.runs[:0]
 }
 
-// decide decides the checks and returns their encoded answers.
+// decide decides the checks and returns their encoded answers: first those that the node holds enough
+// for, then all others together.
 func (m *checkBatch) decide(s *api.QuotaService) *[]byte {
 	out := answers.Get(m.count * answerRoom)
 	b := (*out)[:0]
@@ -57,7 +58,7 @@ func (m *checkBatch) decide(s *api.QuotaService) *[]byte {
 			b = appendResult(b, nil, err)
 			continue
 		}
-		b = appendDecided(b, s, &m.checks[i])
+		m.held.later(b, m.checks[i])
 	}
 	spends := m.plain.spends
 	for i := range m.plain.runs {
@@ -67,16 +68,10 @@ func (m *checkBatch) decide(s *api.QuotaService) *[]byte {
 	}
 	m.held.count()
 	*out = b
-	return out
-}
-
-// appendDecided decides one check and appends its result.
-func appendDecided(b []byte, s *api.QuotaService, c *api.Check) []byte {
-	d, r, err := s.Decide(c)
-	if err != nil {
-		return appendResult(b, nil, err)
+	if len(m.held.rest) > 0 {
+		out = m.held.withRest(out, s)
 	}
-	return appendDecision(b, r, &d)
+	return out
 }
 
 // heldAtOnce is how many checks of a batch are decided in one call of the node.
@@ -88,10 +83,35 @@ type heldChecks struct {
 	rule      *api.Prepared // of the last limit
 	limit     *quota.Limit
 	passed    uint64 // admissions of that limit that are not counted yet
+
+	rest []api.Check // checks that the node holds too little for
+	at   []int       // the place of each one's answer in the answers to the others
 }
 
-// appendRun decides checks of one limit and appends their results. It decides a check that the node
-// does not hold enough for on its own.
+// later adds a check to those that are decided after all held ones. Its answer belongs to the end of b.
+func (h *heldChecks) later(b []byte, c api.Check) {
+	h.rest, h.at = append(h.rest, c), append(h.at, len(b))
+}
+
+// withRest decides the rest, and returns the encoded answers to all checks. held has those of the others.
+func (h *heldChecks) withRest(held *[]byte, s *api.QuotaService) *[]byte {
+	defer answers.Put(held)
+	out := answers.Get(len(*held) + len(h.rest)*answerRoom)
+	b, done := (*out)[:0], 0
+	for i, d := range s.DecideAll(h.rest) {
+		b = append(b, (*held)[done:h.at[i]]...)
+		done = h.at[i]
+		if d.Err != nil {
+			b = appendResult(b, nil, d.Err)
+		} else {
+			b = appendDecision(b, d.Rule, &d.Decision)
+		}
+	}
+	*out = append(b, (*held)[done:]...)
+	return out
+}
+
+// appendRun decides those checks of one limit that the node holds enough for, and appends their results.
 func (h *heldChecks) appendRun(b []byte, s *api.QuotaService, n quota.LimitName, spends []quota.Spend) []byte {
 	first := api.Check{Key: quota.Key{LimitName: n}}
 	known := first.ValidateNames() == nil
@@ -105,8 +125,7 @@ func (h *heldChecks) appendRun(b []byte, s *api.QuotaService, n quota.LimitName,
 		for i := range some {
 			d := &decisions[i]
 			if !known || d.Limit == nil {
-				one := api.Check{Key: quota.Key{LimitName: n, Key: some[i].Key}, Cost: some[i].Cost, Costs: true, Named: known}
-				b = appendDecided(b, s, &one)
+				h.later(b, api.Check{Key: quota.Key{LimitName: n, Key: some[i].Key}, Cost: some[i].Cost, Costs: true, Named: known})
 				continue
 			}
 			if h.limit != d.Limit {

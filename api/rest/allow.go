@@ -148,17 +148,16 @@ func (r *router) postBatch(w http.ResponseWriter, req *http.Request) (int, error
 	}
 	b := s.out[:0]
 	b = append(b, `{"results":[`...)
-	for i := range checks {
+	for i, d := range r.Quota.DecideAll(checks) {
 		if i > 0 {
 			b = append(b, ',')
 		}
 		b = append(b, `{"response":`...)
-		d, rule, err := r.Quota.Decide(&checks[i])
-		if err != nil {
-			b = append(apijson.AppendString(append(b, `null,"error":`...), err.Error()), '}')
+		if d.Err != nil {
+			b = append(apijson.AppendString(append(b, `null,"error":`...), d.Err.Error()), '}')
 			continue
 		}
-		b = append(appendAllow(b, rule, &d), `,"error":""}`...)
+		b = append(appendAllow(b, d.Rule, &d.Decision), `,"error":""}`...)
 	}
 	b = append(b, "]}"...)
 	s.out = b

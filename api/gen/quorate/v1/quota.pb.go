@@ -1310,7 +1310,7 @@ func (x *AllowResponse) GetTier() int32 {
 // AllowBatchRequest is up to 1000 checks.
 type AllowBatchRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The checks, decided in this order.
+	// The checks.
 	Checks        []*AllowRequest `protobuf:"bytes,1,rep,name=checks,proto3" json:"checks,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -43,8 +43,8 @@ type QuotaServiceClient interface {
 	// answer, not an error.
 	// Errors: INVALID_ARGUMENT (details name the field), NOT_FOUND for an unknown limit.
 	Allow(ctx context.Context, in *AllowRequest, opts ...grpc.CallOption) (*AllowResponse, error)
-	// AllowBatch decides up to 1000 checks in order, independently of each other. The error of one
-	// check is in its result and does not affect the others.
+	// AllowBatch decides up to 1000 checks independently of each other. Those that leaders decide wait
+	// for their leaders together. The error of one check is in its result and does not affect the others.
 	// Errors: INVALID_ARGUMENT for an empty or too large batch.
 	AllowBatch(ctx context.Context, in *AllowBatchRequest, opts ...grpc.CallOption) (*AllowBatchResponse, error)
 	// AllowStream decides checks as they arrive, independently of each other, and answers in their
@@ -217,8 +217,8 @@ type QuotaServiceServer interface {
 	// answer, not an error.
 	// Errors: INVALID_ARGUMENT (details name the field), NOT_FOUND for an unknown limit.
 	Allow(context.Context, *AllowRequest) (*AllowResponse, error)
-	// AllowBatch decides up to 1000 checks in order, independently of each other. The error of one
-	// check is in its result and does not affect the others.
+	// AllowBatch decides up to 1000 checks independently of each other. Those that leaders decide wait
+	// for their leaders together. The error of one check is in its result and does not affect the others.
 	// Errors: INVALID_ARGUMENT for an empty or too large batch.
 	AllowBatch(context.Context, *AllowBatchRequest) (*AllowBatchResponse, error)
 	// AllowStream decides checks as they arrive, independently of each other, and answers in their
