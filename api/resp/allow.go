@@ -10,36 +10,36 @@ import (
 
 const allowName = "quorate.allow"
 
-// allow answers QUORATE.ALLOW namespace limit key [cost] with six values: 1 if allowed, what
-// remains, the milliseconds until a retry can pass (0 if it passed, -1 for never), the milliseconds
-// until the tier that decided is full, the reason, and the limit that decided.
-func (c *conn) allow(args [][]byte) {
-	cost, ok := int64(1), true
-	if len(args) == 4 {
+// allow reads QUORATE.ALLOW namespace limit key [cost].
+func (c *conn) allow(args [][]byte) (q quota.Request, ok bool) {
+	cost := int64(1)
+	if ok = true; len(args) == 4 {
 		cost, ok = c.numberIn("cost", args[3], 0, quota.MaxTokens)
 	}
 	if !ok || !c.named(args[0], args[1]) || !c.goodKey(args[2]) || !c.may("QUORATE.ALLOW", c.last.Namespace) {
+		return q, false
+	}
+	return quota.Request{Key: quota.Key{LimitName: c.last, Key: string(args[2])}, Cost: cost}, true
+}
+
+// allowed answers QUORATE.ALLOW with six values: 1 if allowed, what remains, the milliseconds until a retry can pass (0 if it passed, -1 for
+// never), the milliseconds until the tier that decided is full, the reason, and the limit that decided.
+func (c *conn) allowed(q *quota.Request, d *quota.Decision) {
+	if d.Limit == nil {
+		c.failed(codeNoLimit, "NOLIMIT %s", c.unknown(q.Key.LimitName))
 		return
 	}
-	dec := c.decide(quota.Key{LimitName: c.last, Key: string(args[2])}, cost)
-	switch {
-	case dec == nil:
-		return
-	case dec.Limit == nil:
-		c.failed(codeNoLimit, "NOLIMIT %s", c.unknown(c.last))
-		return
-	}
-	base, _ := dec.Limit.Base()
-	allowed, retry := int64(1), int64(0)
-	if !dec.Allowed {
-		allowed, retry = 0, wholeUp(dec.RetryAfter, time.Millisecond)
+	base, _ := d.Limit.Base()
+	passed, retry := int64(1), int64(0)
+	if !d.Allowed {
+		passed, retry = 0, wholeUp(d.RetryAfter, time.Millisecond)
 	}
 	c.array(6)
-	c.int(allowed)
-	c.int(dec.Remaining)
+	c.int(passed)
+	c.int(d.Remaining)
 	c.int(retry)
-	c.int(max(wholeUp(dec.ResetAfter, time.Millisecond), 0))
-	c.text(dec.Why.String())
+	c.int(max(wholeUp(d.ResetAfter, time.Millisecond), 0))
+	c.text(d.Why.String())
 	c.text(base.Limit)
 }
 
@@ -94,23 +94,4 @@ func (c *conn) goodKey(key []byte) bool {
 		return true
 	}
 	return false
-}
-
-// decide asks the node, without a wait: the protocol cannot tell a caller to go ahead later. It
-// returns nil if it has answered with an error itself. The decision is valid until the next call.
-func (c *conn) decide(k quota.Key, cost int64) *quota.Decision {
-	c.req[0] = quota.Request{Key: k, Cost: cost}
-	c.node.Decide(c.req[:], c.dec[:])
-	d := &c.dec[0]
-	c.opts.Seen(d)
-	switch {
-	case d.Why == quota.WhyUnknown:
-		c.failed(codeUnavailable, "TRYAGAIN the node could not decide")
-		return nil
-	case d.Allowed:
-		c.code = codeAllowed
-	default:
-		c.code = codeRefused
-	}
-	return d
 }

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/quorate/quorate/internal/quota"
 )
 
 // command is a command that the server knows.
@@ -18,6 +20,10 @@ type command struct {
 	summary string // for COMMAND DOCS
 	usage   string // of its arguments, for errors; empty where Redis has the same command
 	serve   func(c *conn, args [][]byte)
+	// check and answer replace serve in a command that takes tokens. check reads the request, and returns false if it has
+	// answered with an error; answer writes the answer to a decision.
+	check  func(c *conn, args [][]byte) (quota.Request, bool)
+	answer func(c *conn, q *quota.Request, d *quota.Decision)
 }
 
 // commands lists all commands, sorted by name. It is built once, because some commands list it.
@@ -28,7 +34,7 @@ var byName = map[string]*command{}
 func init() {
 	commands = []*command{
 		{name: "auth", least: 1, most: 2, summary: "authenticates the connection with a bearer token", serve: (*conn).auth},
-		{name: throttleName, least: 4, most: 5, key: 1, summary: "takes tokens from a bucket that the arguments describe", usage: "key max_burst count_per_period period [quantity]", serve: (*conn).throttle},
+		{name: throttleName, least: 4, most: 5, key: 1, summary: "takes tokens from a bucket that the arguments describe", usage: "key max_burst count_per_period period [quantity]", check: (*conn).throttle, answer: (*conn).throttled},
 		{name: "client", least: 1, most: maxArgs, summary: "names and describes the connection", serve: (*conn).client},
 		{name: "command", least: 0, most: maxArgs, summary: "lists the commands", serve: (*conn).command},
 		{name: "discard", now: true, summary: "drops the commands since MULTI", serve: (*conn).discard},
@@ -39,7 +45,7 @@ func init() {
 		{name: "multi", now: true, summary: "begins a transaction: the commands up to EXEC run one after the other", serve: (*conn).multi},
 		{name: "ping", least: 0, most: 1, summary: "answers PONG", serve: (*conn).ping},
 		{name: "quit", least: 0, most: maxArgs, now: true, summary: "closes the connection", serve: (*conn).quit},
-		{name: allowName, least: 3, most: 4, key: 3, summary: "takes tokens of a limit for a key", usage: "namespace limit key [cost]", serve: (*conn).allow},
+		{name: allowName, least: 3, most: 4, key: 3, summary: "takes tokens of a limit for a key", usage: "namespace limit key [cost]", check: (*conn).allow, answer: (*conn).allowed},
 		{name: "select", least: 1, most: 1, summary: "chooses a database; only 0 exists", serve: (*conn).selectDB},
 		{name: "unwatch", summary: "ends WATCH, which has no effect", serve: (*conn).unwatch},
 		{name: "watch", least: 1, most: maxArgs, now: true, summary: "has no effect: there are no values that could change", serve: (*conn).watch},
@@ -82,12 +88,18 @@ func Codes() []string {
 	return []string{codeOK, codeAllowed, codeRefused, codeInvalid, codeDenied, codeNoLimit, codeUnavailable, codeProtocol}
 }
 
-// answer runs one command, or queues it for EXEC. It counts each command once: when the command
-// runs or is refused.
+// answer runs one command, or queues it for EXEC or decideChecks. It counts each command once: when the
+// command runs or is refused.
 func (c *conn) answer(args [][]byte) {
 	c.code = codeOK
-	cmd := lookup(args[0])
-	switch n := len(args) - 1; {
+	cmd, n := lookup(args[0]), len(args)-1
+	if cmd != nil && cmd.check != nil && n >= cmd.least && n <= cmd.most && !c.tx.open {
+		c.addCheck(cmd, args[1:])
+		return
+	}
+	c.decideChecks()
+	c.code = codeOK
+	switch {
 	case cmd == nil:
 		c.spoil()
 		c.invalid("ERR unknown command '%s' (nodes store no values: call QUORATE.ALLOW or CL.THROTTLE); known: %s", clip(args[0]), names())

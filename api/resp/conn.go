@@ -37,11 +37,10 @@ type conn struct {
 	inlined inlined
 	last    quota.LimitName // last limit of QUORATE.ALLOW
 	missed  miss
-	req     [1]quota.Request
-	dec     [1]quota.Decision
+	checks  *pipeline // checks that have not been decided yet, or nil
 }
 
-// run answers commands in order until the connection ends.
+// run answers commands in order until the connection ends. Checks that arrive together are decided together.
 func (c *conn) run() {
 	defer c.forget()
 	for !c.done {
@@ -51,11 +50,12 @@ func (c *conn) run() {
 			c.hurried = false // what follows is another command
 			c.answer(args)
 		case errors.Is(err, errMore):
-			if !c.flush() || !c.read() {
+			if c.decideChecks(); !c.flush() || !c.read() {
 				return
 			}
 			continue
 		default:
+			c.decideChecks()
 			c.opts.Count(codeProtocol)
 			c.fail("ERR Protocol error: " + err.Error())
 			c.done = true
@@ -64,6 +64,7 @@ func (c *conn) run() {
 			return
 		}
 	}
+	c.decideChecks()
 	c.flush()
 }
 

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/quorate/quorate/api/apitest"
 	"github.com/quorate/quorate/internal/quota"
 )
 
@@ -15,10 +16,11 @@ type fakeNode struct {
 	limits   *quota.Limits
 	decision quota.Decision
 
-	mu     sync.Mutex
-	asked  []quota.Request
-	owners []string // of limits that requests carry
-	full   bool     // there is no room for another such limit
+	mu      sync.Mutex
+	asked   []quota.Request
+	batches []int    // calls in each batch
+	owners  []string // of limits that requests carry
+	full    bool     // there is no room for another such limit
 }
 
 func (n *fakeNode) AdmitInline(_ quota.LimitName, owner string) bool {
@@ -39,6 +41,15 @@ func (n *fakeNode) Decide(reqs []quota.Request, out []quota.Decision) bool {
 		out[0] = quota.Decision{Why: quota.WhyNoLimit}
 	}
 	return out[0].Allowed
+}
+
+func (n *fakeNode) Batch() func([]quota.Call) {
+	return func(calls []quota.Call) {
+		n.mu.Lock()
+		n.batches = append(n.batches, len(calls))
+		n.mu.Unlock()
+		apitest.Batch(n.Decide)(calls)
+	}
 }
 
 func (n *fakeNode) Limits() *quota.Limits { return n.limits }

@@ -125,6 +125,7 @@ func (c *conn) exec([][]byte) {
 			return
 		}
 	}
+	c.decideChecks()
 	c.code = codeOK
 }
 

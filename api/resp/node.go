@@ -9,6 +9,8 @@ type Node interface {
 	AdmitInline(limit quota.LimitName, owner string) (ok bool)
 	// Decide decides requests, all or nothing. out has the length of reqs.
 	Decide(reqs []quota.Request, out []quota.Decision) (allowed bool)
+	// Batch returns a function that decides independent calls. They wait for leaders together.
+	Batch() func(calls []quota.Call)
 	// Limits returns the current limits, or nil before the first.
 	Limits() *quota.Limits
 }

@@ -7,11 +7,14 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/quorate/quorate/api/apitest"
 	"github.com/quorate/quorate/internal/quota"
 )
 
@@ -68,6 +71,41 @@ func TestPipeline(t *testing.T) {
 	}
 	if got := say(t, New(&fakeNode{}, Options{}), in.String()+array("QUIT")); got != want.String()+"+OK\r\n" {
 		t.Errorf("%d bytes; want %d, in order", len(got), want.Len()+5)
+	}
+}
+
+// TestPipelinedChecks checks that checks that arrive together are decided together, at most maxChecks at a time, and that
+// all commands are answered in order, also errors in between.
+func TestPipelinedChecks(t *testing.T) {
+	few := quota.Limit{LimitName: quota.LimitName{Namespace: "web", Limit: "few"}, Burst: 5, Rate: quota.Rate{Tokens: 1, Per: time.Second}}
+	check := array("QUORATE.ALLOW", "web", "few", "k")
+	yes := "*6\r\n:1\r\n:4\r\n:0\r\n:0\r\n$4\r\nheld\r\n$3\r\nfew\r\n"
+	badCost := "-ERR cost: x; must be 0 to " + strconv.FormatInt(quota.MaxTokens, 10) + "\r\n"
+	for _, c := range []struct {
+		what, in, want string
+		batches        []int
+		codes          string
+	}{
+		{"one", check, yes, nil, "allowed ok"},
+		{"two", check + check, yes + yes, []int{2}, "allowed allowed ok"},
+		{"others between", check + check + array("PING") + check, yes + yes + "+PONG\r\n" + yes, []int{2}, "allowed allowed ok allowed ok"},
+		{"an error between", check + check + array("QUORATE.ALLOW", "web", "few", "k", "x") + check + check, yes + yes + badCost + yes + yes, []int{2, 2},
+			"allowed allowed invalid allowed allowed ok"},
+		{"an unknown limit between", check + array("QUORATE.ALLOW", "web", "fw", "k") + check,
+			yes + "-NOLIMIT unknown limit web/fw; did you mean \"web/few\"? namespace \"web\" has: few\r\n" + yes, []int{3}, "allowed no_limit allowed ok"},
+		{"a transaction", array("MULTI") + check + check + array("EXEC"), "+OK\r\n+QUEUED\r\n+QUEUED\r\n*2\r\n" + yes + yes, []int{2}, "ok allowed allowed ok ok"},
+		{"many", strings.Repeat(check, 2*maxChecks+1), strings.Repeat(yes, 2*maxChecks+1), []int{maxChecks, 19, 46},
+			strings.Repeat("allowed ", 2*maxChecks+1) + "ok"}, // the connection reads 4 KiB at a time
+	} {
+		n := &fakeNode{limits: set(t, few), decision: quota.Decision{Allowed: true, Why: quota.WhyHeld, Remaining: 4}}
+		var seen counted
+		got := say(t, New(n, seen.options()), c.in+array("QUIT"))
+		if got != c.want+"+OK\r\n" {
+			t.Errorf("%s: %q; want %q", c.what, got, c.want)
+		}
+		if codes := strings.Join(seen.codes, " "); !slices.Equal(n.batches, c.batches) || codes != c.codes {
+			t.Errorf("%s: batches of %v, counted %s; want %v, %s", c.what, n.batches, codes, c.batches, c.codes)
+		}
 	}
 }
 
@@ -223,9 +261,11 @@ func (holding) AdmitInline(quota.LimitName, string) bool { return true }
 func (n holding) Decide(_ []quota.Request, out []quota.Decision) bool {
 	<-n.hold
 	<-n.hold
-	out[0] = quota.Decision{Allowed: true, Why: quota.WhyHeld, Limit: &quota.Limit{}}
+	out[0] = quota.Decision{Allowed: true, Why: quota.WhyHeld, Limit: &quota.Limit{Burst: 2}}
 	return true
 }
+
+func (n holding) Batch() func([]quota.Call) { return apitest.Batch(n.Decide) }
 
 // TestShutdownInTime checks that a caller that blocks its connection does not delay the shutdown
 // beyond its context.
@@ -275,6 +315,8 @@ func FuzzConn(f *testing.F) {
 			c.answer(args)
 			c.flush()
 		}
+		c.decideChecks()
+		c.flush()
 		if c.forget(); c.queued.Held() != 0 {
 			t.Fatalf("%q: %d bytes are still counted as queued", in, c.queued.Held())
 		}

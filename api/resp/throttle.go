@@ -54,43 +54,47 @@ func (i *inlined) name(d description) (quota.LimitName, error) {
 	return n, nil
 }
 
-// throttle answers CL.THROTTLE key max_burst count_per_period period [quantity] with five numbers:
-// 1 if limited, the limit, what remains, the seconds until a retry can pass (-1 if it passed, or
-// for never), and the seconds until the bucket is full.
-func (c *conn) throttle(args [][]byte) {
+// throttle reads CL.THROTTLE key max_burst count_per_period period [quantity].
+func (c *conn) throttle(args [][]byte) (q quota.Request, ok bool) {
 	d, quantity, ok := c.described(args[1:])
 	if !ok || !c.goodKey(args[0]) || !c.may("CL.THROTTLE", Namespace) {
-		return
+		return q, false
 	}
 	limit, err := c.inlined.name(d)
 	if err != nil {
 		c.invalid("ERR %v", err)
-		return
+		return q, false
 	}
-	dec := &c.dec[0]
-	*dec = quota.Decision{Why: quota.WhyNoLimit}
-	if c.node.AdmitInline(limit, c.shareOwner()) {
-		dec = c.decide(quota.Key{LimitName: limit, Key: string(args[0])}, quantity)
-	} else {
-		c.opts.Seen(dec)
+	if !c.node.AdmitInline(limit, c.shareOwner()) {
+		c.opts.Seen(&quota.Decision{Why: quota.WhyNoLimit})
+		c.noRoom()
+		return q, false
 	}
-	switch {
-	case dec == nil:
-		return
-	case dec.Limit == nil: // a refusal would ask the caller to come back at once
-		c.failed(codeUnavailable, "TRYAGAIN the node has no room for another bucket of callers, or of this caller; give some of them the same numbers, or define limits")
+	return quota.Request{Key: quota.Key{LimitName: limit, Key: string(args[0])}, Cost: quantity}, true
+}
+
+// noRoom answers with an error: a refusal would ask the caller to come back at once.
+func (c *conn) noRoom() {
+	c.failed(codeUnavailable, "TRYAGAIN the node has no room for another bucket of callers, or of this caller; give some of them the same numbers, or define limits")
+}
+
+// throttled answers CL.THROTTLE with five numbers: 1 if limited, the limit, what remains, the seconds until a retry
+// can pass (-1 if it passed, or for never), and the seconds until the bucket is full.
+func (c *conn) throttled(q *quota.Request, d *quota.Decision) {
+	if d.Limit == nil { // it lost its room after AdmitInline
+		c.noRoom()
 		return
 	}
 	limited, retry := int64(0), int64(-1)
-	if !dec.Allowed && quantity > 0 { // asking for nothing is never refused
-		limited, retry = 1, seconds(dec.RetryAfter)
+	if !d.Allowed && q.Cost > 0 { // asking for nothing is never refused
+		limited, retry = 1, seconds(d.RetryAfter)
 	}
 	c.array(5)
 	c.int(limited)
-	c.int(d.maxBurst + 1)
-	c.int(dec.Remaining)
+	c.int(d.Limit.Burst)
+	c.int(d.Remaining)
 	c.int(retry)
-	c.int(max(seconds(dec.ResetAfter), 0))
+	c.int(max(seconds(d.ResetAfter), 0))
 }
 
 // throttleArgs are the numbers of CL.THROTTLE, in order.

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/quorate/quorate/aggregator"
+	"github.com/quorate/quorate/api/apitest"
 	"github.com/quorate/quorate/internal/quota"
 )
 
@@ -59,6 +60,8 @@ func (n *soleNode) Decide(reqs []quota.Request, out []quota.Decision) bool {
 	c.Final, c.Alone = true, true
 	return n.agg.Decide(func() quota.Time { return n.now }, &c)
 }
+
+func (n *soleNode) Batch() func([]quota.Call) { return apitest.Batch(n.Decide) }
 
 // run returns the output of a program.
 func run(t *testing.T, program, addr, stdin string, args ...string) string {
