@@ -7,8 +7,8 @@ type Node interface {
 	// AdmitInline makes room for an inline limit that a request carries, out of its owner's share; see
 	// aggregator.Aggregator.AdmitInline.
 	AdmitInline(limit quota.LimitName, owner string) (ok bool)
-	// Decide decides requests, all or nothing. out has the length of reqs.
-	Decide(reqs []quota.Request, out []quota.Decision) (allowed bool)
+	// Batch returns a function that decides independent calls. They wait for leaders together.
+	Batch() func(calls []quota.Call)
 	// Charge books used tokens, however little is left, down to quota.Limit.OwedUnits below zero.
 	Charge(k quota.Key, used int64) (booked int64, d quota.Decision)
 	// Refund gives back tokens that a request took and did not use.

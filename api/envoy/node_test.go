@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/quorate/quorate/aggregator"
+	"github.com/quorate/quorate/api/apitest"
 	"github.com/quorate/quorate/internal/quota"
 )
 
@@ -58,6 +59,8 @@ func (n *loneNode) clock() quota.Time { return n.now }
 func (n *loneNode) AdmitInline(limit quota.LimitName, owner string) bool {
 	return n.agg.AdmitInline(limit, owner)
 }
+
+func (n *loneNode) Batch() func([]quota.Call) { return apitest.Batch(n.Decide) }
 
 func (n *loneNode) Decide(reqs []quota.Request, out []quota.Decision) bool {
 	n.mu.Lock()

@@ -137,9 +137,9 @@ func (s *Server) decide(ctx context.Context, req *request) (*response, error) {
 	var headers headers
 	now := s.o.Now()
 	unmet := -1 // a descriptor that was not counted
+	outcomes, decisions := s.chargeAll(ctx, targets)
 	for i := range targets {
-		t := &targets[i]
-		code, d := s.charge(ctx, t)
+		t, code, d := &targets[i], outcomes[i], decisions[i]
 		if code == noCode {
 			unmet = i
 		}

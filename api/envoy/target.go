@@ -135,32 +135,50 @@ func (t *target) unmet(d *quota.Decision) bool {
 	return d.Limit == nil && t.key.IsInline() && (t.rule == nil || !t.rule.Shadow)
 }
 
-// charge decides one target. The decision is nil if nothing is counted.
-func (s *Server) charge(ctx context.Context, t *target) (statusCode, *quota.Decision) {
-	if !t.counted() {
-		return okCode, nil
-	}
-	if t.inline && !s.node.AdmitInline(t.key.LimitName, s.o.Owner(ctx)) {
-		return noCode, &quota.Decision{Why: quota.WhyNoLimit}
-	}
-	if t.negative {
-		d := s.node.Refund(t.key, t.n)
-		if t.unmet(&d) {
-			return noCode, &d
+// chargeAll decides the targets, each on its own. A decision is nil if nothing is counted.
+func (s *Server) chargeAll(ctx context.Context, targets []target) ([]statusCode, []*quota.Decision) {
+	codes, decisions := make([]statusCode, len(targets)), make([]*quota.Decision, len(targets))
+	reqs, out, calls := make([]quota.Request, len(targets)), make([]quota.Decision, len(targets)), make([]quota.Call, len(targets))
+	for i := range targets {
+		t := &targets[i]
+		codes[i] = okCode
+		switch {
+		case !t.counted():
+		case t.inline && !s.node.AdmitInline(t.key.LimitName, s.o.Owner(ctx)):
+			codes[i], decisions[i] = noCode, &quota.Decision{Why: quota.WhyNoLimit}
+		case t.negative:
+			codes[i], decisions[i] = s.refund(t)
+		default:
+			reqs[i] = quota.Request{Key: t.key, Cost: t.n}
+			calls[i] = quota.Call{Requests: reqs[i : i+1], Out: out[i : i+1]}
 		}
-		d.Allowed = true // a refund refuses nothing
-		return okCode, &d
 	}
-	reqs := [1]quota.Request{{Key: t.key, Cost: t.n}}
-	var out [1]quota.Decision
-	s.node.Decide(reqs[:], out[:])
-	d := out[0]
+	s.node.Batch()(calls)
+	for i := range calls {
+		if len(calls[i].Requests) > 0 {
+			codes[i], decisions[i] = s.charged(ctx, &targets[i], &out[i])
+		}
+	}
+	return codes, decisions
+}
+
+func (s *Server) refund(t *target) (statusCode, *quota.Decision) {
+	d := s.node.Refund(t.key, t.n)
 	if t.unmet(&d) {
 		return noCode, &d
 	}
+	d.Allowed = true // a refund refuses nothing
+	return okCode, &d
+}
+
+// charged returns the outcome of the decision on a target, which it may change.
+func (s *Server) charged(ctx context.Context, t *target, d *quota.Decision) (statusCode, *quota.Decision) {
+	if t.unmet(d) {
+		return noCode, d
+	}
 	if d.Limit == nil { // the limit was deleted, or its rule is a shadow
 		d.Allowed = true
-		return okCode, &d
+		return okCode, d
 	}
 	if t.explicit && t.n > 1 && (!d.Allowed || d.Shadow) && s.o.May(ctx, rbac.Report, t.key.Namespace) == nil {
 		// The hits may be use after the fact, which counts however much it is.
@@ -171,7 +189,7 @@ func (s *Server) charge(ctx context.Context, t *target) (statusCode, *quota.Deci
 		d.Allowed, d.Shadow = true, true
 	}
 	if d.Allowed {
-		return okCode, &d
+		return okCode, d
 	}
-	return overCode, &d
+	return overCode, d
 }

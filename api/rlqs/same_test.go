@@ -12,6 +12,7 @@ import (
 	quotav3 "github.com/envoyproxy/go-control-plane/envoy/service/rate_limit_quota/v3"
 	ratelimitv3 "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 
+	"github.com/quorate/quorate/api/apitest"
 	"github.com/quorate/quorate/api/envoy"
 	"github.com/quorate/quorate/api/rlqs"
 	"github.com/quorate/quorate/internal/quota"
@@ -74,12 +75,14 @@ type checked struct {
 
 func (*checked) AdmitInline(quota.LimitName, string) bool { return true }
 
-func (n *checked) Decide(reqs []quota.Request, out []quota.Decision) bool {
-	for i, r := range reqs {
-		n.keys = append(n.keys, r.Key)
-		out[i] = quota.Decision{Allowed: true}
-	}
-	return true
+func (n *checked) Batch() func([]quota.Call) {
+	return apitest.Batch(func(reqs []quota.Request, out []quota.Decision) bool {
+		for i, r := range reqs {
+			n.keys = append(n.keys, r.Key)
+			out[i] = quota.Decision{Allowed: true}
+		}
+		return true
+	})
 }
 
 func (n *checked) Charge(quota.Key, int64) (int64, quota.Decision) { return 0, quota.Decision{} }
