@@ -25,6 +25,12 @@ const (
 	hasCurrent // the change set the policy that the account has now
 )
 
+// CreatedBy reports whether the change at index i of the n changes that are kept of an account, newest first,
+// created the account: the oldest one did, unless older ones were dropped. previous is the balance before it.
+func CreatedBy(i, n int, previous int64) bool {
+	return i == n-1 && n < MaxHistory && previous == 0
+}
+
 // addChange appends a change to a packed history and drops the oldest beyond MaxHistory. before and
 // after are the account's policies before and after the change.
 func addChange(packed string, before, after *policy, c Change) string {

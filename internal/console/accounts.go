@@ -125,13 +125,12 @@ type accountChange struct {
 	Before  int64
 }
 
-// changesOf returns the changes with the balances before them. The oldest one created the account, unless older
-// ones were dropped.
+// changesOf returns the changes with the balances before them.
 func changesOf(list []*quoratev1.AccountChange, now *quoratev1.Account) []accountChange {
 	out := make([]accountChange, len(list))
 	for i, c := range list {
 		out[i] = accountChange{AccountChange: c, Known: true, Before: c.PreviousBalance}
-		if i < len(list)-1 || len(list) == account.MaxHistory || c.PreviousBalance != 0 {
+		if !account.CreatedBy(i, len(list), c.PreviousBalance) {
 			continue
 		}
 		out[i].Created, out[i].Before = true, int64(min(now.GetPolicy().GetDefault(), math.MaxInt64))

@@ -195,10 +195,18 @@ func dec(v float64) string {
 	case a >= 1:
 		return strconv.FormatFloat(v, 'f', 1, 64)
 	case a < .0005:
-		return "<0.001"
+		return nearZero(v, "0.001")
 	default:
 		return strconv.FormatFloat(v, 'f', 3, 64)
 	}
+}
+
+// nearZero says that v is between 0 and the smallest number shown.
+func nearZero(v float64, smallest string) string {
+	if v < 0 {
+		return ">-" + smallest
+	}
+	return "<" + smallest
 }
 
 // part formats a fraction in percent. Only 0 reads as 0.
@@ -209,7 +217,7 @@ func part(v float64) string {
 	case a >= .1 || v == 0:
 		return num(100*v) + " %"
 	case a < .00005:
-		return "<0.01 %"
+		return nearZero(v, "0.01 %")
 	default:
 		return strconv.FormatFloat(100*v, 'f', 2, 64) + " %"
 	}

@@ -101,6 +101,9 @@ func loadLimit(r *Request) (any, error) {
 	l.Chart.Brush = l.Past.Nav.Reset
 	l.Plan = loadPlan(r, l)
 	if l.Rule == nil && l.Error == nil && l.Past.Empty() {
+		if l.NoRates != nil && l.NoRates.Status == http.StatusNotFound {
+			return nil, l.NoRates // it names similar limits
+		}
 		return nil, &Problem{Status: http.StatusNotFound, Title: "Unknown limit", Detail: "The limit " + phrase.Clip(l.Title(), 260) + " does not exist, and has no history."}
 	}
 	return l, nil

@@ -137,8 +137,15 @@ func TestLimitWithoutPast(t *testing.T) {
 			t.Errorf("%d\n%s", res.StatusCode, body)
 		}
 	}
-	if res, _ := get(c, "/console/limit?namespace=web&limit=gone"); res.StatusCode != http.StatusNotFound {
-		t.Error(res.StatusCode)
+	const gone = "/console/limit?namespace=web&limit=gone"
+	if res, body := get(c, gone); res.StatusCode != http.StatusNotFound || !strings.Contains(body, "web/gone does not exist") {
+		t.Errorf("%d\n%s", res.StatusCode, body)
+	}
+	f.answer["TopRates"] = func(context.Context, any) (proto.Message, error) {
+		return nil, status.Error(codes.NotFound, "did you mean web/login?")
+	}
+	if res, body := get(c, gone); res.StatusCode != http.StatusNotFound || !strings.Contains(body, "did you mean web/login?") {
+		t.Errorf("lacks similar names: %d\n%s", res.StatusCode, body)
 	}
 	if res, _ := get(c, "/console/limit"); res.StatusCode != http.StatusNotFound {
 		t.Error(res.StatusCode)

@@ -243,7 +243,7 @@ func before(balance int64, created bool) render.Cell {
 func printAccountHistory(p *render.Page, id account.ID, res *quoratev1.GetAccountHistoryResponse) {
 	t := render.NewTable("TIME", "BY", "REQUEST", "BEFORE", "AFTER", "POLICY SET")
 	for i, c := range res.Changes {
-		created := i == len(res.Changes)-1 && i+1 < account.MaxHistory && c.PreviousBalance == 0 // no older changes were dropped
+		created := account.CreatedBy(i, len(res.Changes), c.PreviousBalance)
 		t.Row(render.When(c.At), render.NameOrNothing(c.By), render.NameOrNothing(c.RequestId), before(c.PreviousBalance, created), c.NewBalance, policyCell(c.PolicyId, accountProto(id)))
 	}
 	p.Table(t)

@@ -131,7 +131,7 @@
     if (v === null || v === undefined) return "–";
     const a = Math.abs(v);
     for (const [n, s] of [[1e9, "G"], [1e6, "M"], [1e4, "k"]]) if (a >= n) return (v / (s === "k" ? 1e3 : n)).toFixed(1).replace(/\.0$/, "") + s;
-    if (a > 0 && a < .0005) return "<0.001";
+    if (a > 0 && a < .0005) return v < 0 ? ">-0.001" : "<0.001";
     return a >= 100 || v === Math.round(v) ? Math.round(v).toLocaleString("en") : a >= 1 ? v.toFixed(1) : String(Number(v.toFixed(3)));
   };
   const two = (n) => String(n).padStart(2, "0");
