@@ -41,7 +41,11 @@ func (c *Client) ask(ctx context.Context, f call) error {
 		c.stats.timeouts.Add(1)
 	}
 	if c.breaker.done(o) {
-		c.notices.unanswered(c.clock.now(), 0, c.stats.explain(err.Error()))
+		effect := c.notices.without
+		if c.member != nil {
+			effect = c.member.effect()
+		}
+		c.notices.unanswered(c.clock.now(), 0, effect, c.stats.explain(err.Error()))
 	}
 	return err
 }

@@ -106,7 +106,9 @@ func assemble(o options) (*Client, error) {
 	c.stats.whyRefused = o.whyRefused
 	c.queues.most, c.notices.logger = int64(o.maxWaiting), o.logger
 	var err error
-	c.fallback, err = newFallback(o.defaults, o.failClosed, c.clock)
+	if c.fallback, err = newFallback(o.defaults, o.failClosed, c.clock); err == nil {
+		c.notices.without = c.fallback.effect(o.mode)
+	}
 	return c, err
 }
 

@@ -70,6 +70,19 @@ func newFallback(defaults []Default, closed bool, c *clock) (*fallback, error) {
 	return f, nil
 }
 
+// effect describes what becomes of checks while no node answers and the limits are not known.
+func (f *fallback) effect(m Mode) string {
+	switch all := f.rules[quota.LimitName{}]; {
+	case len(f.rules) == 1 && all != nil && all.Hard:
+		return "requests are refused"
+	case len(f.rules) > 0:
+		return "WithDefaults decides"
+	case m == Remote:
+		return "checks return an error"
+	}
+	return "requests are not limited"
+}
+
 func (d Default) rule() (*ownRule, error) {
 	r := &ownRule{Default: d}
 	if d.Namespace != "" {

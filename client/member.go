@@ -123,11 +123,19 @@ func (m *member) handleAll() {
 	}
 }
 
+// effect describes what becomes of checks while no node answers.
+func (m *member) effect() string {
+	if m.known.Load() == nil {
+		return m.notices.without
+	}
+	return enforcesAlone
+}
+
 // step does what is due.
 func (m *member) step(now quota.Time) {
 	m.connect(now)
 	if m.attached.Load() == nil && now.Sub(m.detachedSince) >= quietFor && !m.closing {
-		m.notices.unanswered(now, now.Sub(m.detachedSince), m.stats.lastError())
+		m.notices.unanswered(now, now.Sub(m.detachedSince), m.effect(), m.stats.lastError())
 	}
 	agg := m.agg.Load()
 	if agg == nil {

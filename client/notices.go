@@ -39,7 +39,8 @@ func WithLogger(l *slog.Logger) Option {
 
 // notices logs problems of a client that prevent limiting. It is safe for concurrent use.
 type notices struct {
-	logger *slog.Logger // nil means the default
+	logger  *slog.Logger // nil means the default
+	without string       // effect while no node answers and the limits are not known
 
 	mu     sync.Mutex
 	names  map[quota.LimitName]*wrongName
@@ -64,8 +65,11 @@ func (n *notices) log() *slog.Logger {
 	return n.logger
 }
 
-// unanswered logs that no node answers, and why.
-func (n *notices) unanswered(now quota.Time, since time.Duration, why string) {
+// enforcesAlone is the effect on a process that has the limits.
+const enforcesAlone = "this process enforces its limits alone"
+
+// unanswered logs that no node answers, the effect on checks, and why.
+func (n *notices) unanswered(now quota.Time, since time.Duration, effect, why string) {
 	n.mu.Lock()
 	due := now >= n.silent && !n.shut
 	if due {
@@ -73,7 +77,7 @@ func (n *notices) unanswered(now quota.Time, since time.Duration, why string) {
 	}
 	n.mu.Unlock()
 	if due {
-		n.log().Warn("quorate: no node answers: this process enforces its limits alone", "for", since.Round(time.Second), "err", why)
+		n.log().Warn("quorate: no node answers: "+effect, "for", since.Round(time.Second), "err", why)
 	}
 }
 

@@ -78,7 +78,7 @@ func TestNobodyThere(t *testing.T) {
 			t.Errorf("before two seconds: %s", got)
 		}
 		time.Sleep(2 * time.Second)
-		if got := h.take(); strings.Count(got, "\n") != 1 || !strings.Contains(got, "level=WARN") || !strings.Contains(got, `err="a: a is down"`) {
+		if got := h.take(); strings.Count(got, "\n") != 1 || !strings.Contains(got, "level=WARN") || !strings.Contains(got, `no node answers: requests are not limited" for=2s err="a: a is down"`) {
 			t.Errorf("after four seconds: %s", got)
 		}
 		time.Sleep(200 * time.Second)
@@ -98,7 +98,38 @@ func TestNobodyThere(t *testing.T) {
 		if got := h.take(); got != "" {
 			t.Errorf("a stream that broke and was made anew: %s", got)
 		}
+		cl.node("a").set(false)
+		time.Sleep(4 * time.Second)
+		if got := h.take(); !strings.Contains(got, "no node answers: this process enforces its limits alone") {
+			t.Errorf("with known limits: %s", got)
+		}
 	})
+}
+
+// TestEffect checks how the client describes what becomes of checks before it knows the limits.
+func TestEffect(t *testing.T) {
+	everything, one := Default{Hard: true}, Default{Namespace: "web", Rate: "10/s"}
+	for _, c := range []struct {
+		mode     Mode
+		closed   bool
+		defaults []Default
+		want     string
+	}{
+		{InProcess, false, nil, "requests are not limited"},
+		{Remote, false, nil, "checks return an error"},
+		{InProcess, true, nil, "requests are refused"},
+		{Remote, false, []Default{everything}, "requests are refused"},
+		{Remote, false, []Default{one}, "WithDefaults decides"},
+		{InProcess, true, []Default{one}, "WithDefaults decides"},
+	} {
+		f, err := newFallback(c.defaults, c.closed, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := f.effect(c.mode); got != c.want {
+			t.Errorf("%+v: %s", c, got)
+		}
+	}
 }
 
 // TestWrongName checks that the client logs an unknown limit once a minute, with the probable

@@ -1,10 +1,15 @@
 // Package accounts manages durable quotas, such as ten builds a day for every user, in a Quorate
 // cluster: balances that are exact, survive failures, and are never charged twice.
 //
+//	import quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
+//
 //	c, err := client.New(ctx, []string{"127.0.0.1:7412", "127.0.0.1:7422", "127.0.0.1:7432"})
 //	...
 //	app := accounts.Register(c, "builds", accounts.Options{ResourceTypes: []string{"builds"}})
-//	config, err := app.LoadPoliciesAuto(ctx, "project:infra", &quoratev1.PolicyConfig{...})
+//	config, err := app.LoadPoliciesAuto(ctx, "project:infra", &quoratev1.PolicyConfig{Policies: []*quoratev1.PolicyEntry{{
+//		Key:    &quoratev1.PolicyKey{Name: "per_user", ResourceType: "builds"},
+//		Policy: &quoratev1.Policy{Default: 10, Limit: 10, Refill: &quoratev1.Refill{Units: 10, Interval: 24 * 60 * 60}},
+//	}}})
 //	...
 //	_, err = app.ApplyOps(ctx, "build-8137", 0, []*quoratev1.Op{{
 //		AccountId: app.AccountID("project:infra", "", "alice", "builds"),
@@ -16,6 +21,8 @@
 //	case errors.As(err, &refused): // the quota is used up
 //	case err != nil: // no node answered, or the call is invalid
 //	}
+//
+// A whole program is in examples/builds.
 //
 // An [Application] is safe for concurrent use. It checks no permissions: the application must do so
 // before.
