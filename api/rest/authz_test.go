@@ -244,6 +244,9 @@ func TestMatrixOverHTTP(t *testing.T) {
 			if (w.Code == http.StatusUnauthorized) != strings.Contains(w.Body.String(), `"help":"give a credential: the header \"authorization: Bearer TOKEN\"`) {
 				t.Errorf("%s: %d; only who has no credential is told how to give one: %s", path, w.Code, w.Body)
 			}
+			if (w.Code == http.StatusForbidden) != strings.Contains(w.Body.String(), "quorate roles bind token:"+role+" ROLE") {
+				t.Errorf("%s: %d; only who lacks a permission is told how to get it: %s", path, w.Code, w.Body)
+			}
 		}
 	}
 	for _, path := range []string{"/api//stats/web", "/api/stats/../", "/api/./stats"} {

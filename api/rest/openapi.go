@@ -71,7 +71,7 @@ var problemSchema = object{
 		"detail": object{"type": "string", "description": "What is wrong, and what would be right."},
 		"reason": object{"type": "string", "description": "For machines, such as INVALID_FIELD."},
 		"field":  object{"type": "string", "description": "The field at fault."},
-		"help":   object{"type": "string", "description": "How a credential is given, of calls that have none, or none that is good."},
+		"help":   object{"type": "string", "description": "How to give a credential to a call without a valid one, or a role to a caller that lacks a permission."},
 	},
 }
 

@@ -3,6 +3,7 @@ package rest
 import (
 	"cmp"
 	"encoding/json"
+	"fmt"
 	"log/slog"
 	"maps"
 	"net/http"
@@ -19,6 +20,7 @@ import (
 	"github.com/quorate/quorate/api/apierr"
 	"github.com/quorate/quorate/api/auth"
 	"github.com/quorate/quorate/internal/jsontext"
+	"github.com/quorate/quorate/internal/phrase"
 	"github.com/quorate/quorate/internal/tracing"
 )
 
@@ -198,7 +200,7 @@ type problem struct {
 	Permission string `json:"permission,omitempty"`
 	Scope      string `json:"scope,omitempty"`
 	Identity   string `json:"identity,omitempty"`
-	// How to give a credential; only in answers to calls with no valid credential.
+	// How to give a credential to a call, or a role to its caller.
 	Help string `json:"help,omitempty"`
 }
 
@@ -214,8 +216,11 @@ func writeFault(w http.ResponseWriter, err error) int {
 		title = "Client Closed Request"
 	}
 	p := problem{Type: "about:blank", Title: title, Status: f.HTTP, Detail: f.Error(), Reason: f.Reason, Field: f.Field, Permission: f.Meta["permission"], Scope: f.Meta["scope"], Identity: f.Meta["identity"]}
-	if f.HTTP == http.StatusUnauthorized {
+	switch {
+	case f.HTTP == http.StatusUnauthorized:
 		p.Help = credentialHelp
+	case p.Permission != "" && p.Identity != "" && f.Meta["realm"] == "":
+		p.Help = fmt.Sprintf("a caller with access.admin can give it a role: quorate roles bind %s ROLE (\"quorate roles show\" lists them)", phrase.Show(p.Identity))
 	}
 	body, err := json.Marshal(p)
 	if err != nil {
