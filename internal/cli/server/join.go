@@ -173,14 +173,18 @@ func (j *joiner) logOnce(addr string, err error) {
 	j.log.Log(context.Background(), level, "not joined yet; retrying", "through", addr, "err", text)
 }
 
-// joinFault describes why a member did not answer. If the address is no gRPC port, it names the
-// right port.
+// joinFault describes why a member did not answer. If the address is no gRPC port, or may be none, it
+// names the right port.
 func joinFault(err error) string {
 	const right = "join needs a member's gRPC port, 7412 by default"
 	if wrong := remote.WrongPort(err); wrong != "" {
 		return "reached " + wrong + ": " + right + ", with the TLS mode of this node"
 	}
-	return status.Convert(err).Message()
+	text := pki.ConnectionCause(status.Convert(err).Message())
+	if strings.HasSuffix(text, "EOF") || strings.HasSuffix(text, "connection reset by peer") {
+		return "that node closes the connection: it waits to join too, or another port is right: " + right
+	}
+	return text
 }
 
 // permanent reports whether a retry is pointless.
