@@ -89,13 +89,23 @@ func TestPipelinedChecks(t *testing.T) {
 		{"one", check, yes, nil, "allowed ok"},
 		{"two", check + check, yes + yes, []int{2}, "allowed allowed ok"},
 		{"others between", check + check + array("PING") + check, yes + yes + "+PONG\r\n" + yes, []int{2}, "allowed allowed ok allowed ok"},
-		{"an error between", check + check + array("QUORATE.ALLOW", "web", "few", "k", "x") + check + check, yes + yes + badCost + yes + yes, []int{2, 2},
-			"allowed allowed invalid allowed allowed ok"},
-		{"an unknown limit between", check + array("QUORATE.ALLOW", "web", "fw", "k") + check,
-			yes + "-NOLIMIT unknown limit web/fw; did you mean \"web/few\"? namespace \"web\" has: few\r\n" + yes, []int{3}, "allowed no_limit allowed ok"},
+		{
+			"an error between", check + check + array("QUORATE.ALLOW", "web", "few", "k", "x") + check + check, yes + yes + badCost + yes + yes,
+			[]int{2, 2},
+			"allowed allowed invalid allowed allowed ok",
+		},
+		{
+			"an unknown limit between", check + array("QUORATE.ALLOW", "web", "fw", "k") + check,
+			yes + "-NOLIMIT unknown limit web/fw; did you mean \"web/few\"? namespace \"web\" has: few\r\n" + yes,
+			[]int{3},
+			"allowed no_limit allowed ok",
+		},
 		{"a transaction", array("MULTI") + check + check + array("EXEC"), "+OK\r\n+QUEUED\r\n+QUEUED\r\n*2\r\n" + yes + yes, []int{2}, "ok allowed allowed ok ok"},
-		{"many", strings.Repeat(check, 2*maxChecks+1), strings.Repeat(yes, 2*maxChecks+1), []int{maxChecks, 19, 46},
-			strings.Repeat("allowed ", 2*maxChecks+1) + "ok"}, // the connection reads 4 KiB at a time
+		{
+			"many", strings.Repeat(check, 2*maxChecks+1), strings.Repeat(yes, 2*maxChecks+1),
+			[]int{maxChecks, 19, 46},
+			strings.Repeat("allowed ", 2*maxChecks+1) + "ok",
+		}, // the connection reads 4 KiB at a time
 	} {
 		n := &fakeNode{limits: set(t, few), decision: quota.Decision{Allowed: true, Why: quota.WhyHeld, Remaining: 4}}
 		var seen counted

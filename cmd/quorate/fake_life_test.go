@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/quorate/quorate/api/apitest"
 	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
 	"github.com/quorate/quorate/config"
 	"github.com/quorate/quorate/internal/apiproto"
@@ -175,6 +176,8 @@ func (c *fakeCluster) ListAuditEntries(_ context.Context, req *quoratev1.ListAud
 	}
 	return out, nil
 }
+
+func (c *fakeCluster) Batch() func([]quota.Call) { return apitest.Batch(c.Decide) }
 
 func (c *fakeCluster) Decide(reqs []quota.Request, out []quota.Decision) bool {
 	for i, r := range reqs {
