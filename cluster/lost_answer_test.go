@@ -3,6 +3,7 @@ package cluster
 import (
 	"context"
 	"errors"
+	"fmt"
 	"testing"
 	"time"
 
@@ -35,7 +36,8 @@ func (c *threeNodes) loseAnswer(from, to *Node, call func(context.Context) error
 	return <-out
 }
 
-// metaCallers returns a node that does not lead the meta group and the node that does, once both know the membership.
+// metaCallers returns a node that does not lead the meta group and the node that does, once both know the same membership:
+// a change of another revision is refused, and made again only if that answer is not lost.
 func (c *threeNodes) metaCallers() (other, lead *Node) {
 	c.t.Helper()
 	c.eventually(patience, "the cluster has a membership", func() error {
@@ -44,7 +46,13 @@ func (c *threeNodes) metaCallers() (other, lead *Node) {
 		if lead == nil || !lead.meta.Members.Load().Seeded() {
 			return errors.New("none yet")
 		}
-		return other.members.Await(c.t.Context(), "the test")
+		if err := other.members.Await(c.t.Context(), "the test"); err != nil {
+			return err
+		}
+		if a, b := other.meta.Members.Load(), lead.meta.Members.Load(); len(b.Nodes()) < len(c.nodes) || a.Revision() != b.Revision() {
+			return fmt.Errorf("revisions %d and %d, %d members", a.Revision(), b.Revision(), len(b.Nodes()))
+		}
+		return nil
 	})
 	return other, lead
 }
