@@ -107,7 +107,8 @@ func (h *heldChecks) withRest(held *[]byte, s *api.QuotaService) *[]byte {
 			b = appendDecision(b, d.Rule, &d.Decision)
 		}
 	}
-	*out = append(b, (*held)[done:]...)
+	b = append(b, (*held)[done:]...)
+	*out = b
 	return out
 }
 
