@@ -22,8 +22,9 @@ func (c *conn) allow(args [][]byte) (q quota.Request, ok bool) {
 	return quota.Request{Key: quota.Key{LimitName: c.last, Key: string(args[2])}, Cost: cost}, true
 }
 
-// allowed answers QUORATE.ALLOW with six values: 1 if allowed, what remains, the milliseconds until a retry can pass (0 if it passed, -1 for
-// never), the milliseconds until the tier that decided is full, the reason, and the limit that decided.
+// allowed answers QUORATE.ALLOW with six values: 1 if allowed, what remains, the milliseconds until a retry can
+// pass (0 if it passed, -1 for never), the milliseconds until the tier that decided is full, the reason, and the
+// limit that decided.
 func (c *conn) allowed(q *quota.Request, d *quota.Decision) {
 	if d.Limit == nil {
 		c.failed(codeNoLimit, "NOLIMIT %s", c.unknown(q.Key.LimitName))

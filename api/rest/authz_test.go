@@ -245,7 +245,7 @@ func TestMatrixOverHTTP(t *testing.T) {
 				t.Errorf("%s: %d; only who has no credential is told how to give one: %s", path, w.Code, w.Body)
 			}
 			if (w.Code == http.StatusForbidden) != strings.Contains(w.Body.String(), "quorate roles bind token:"+role+" ROLE") {
-				t.Errorf("%s: %d; only who lacks a permission is told how to get it: %s", path, w.Code, w.Body)
+				t.Errorf("%s: %d; help must say how to get a missing permission, and only then: %s", path, w.Code, w.Body)
 			}
 		}
 	}

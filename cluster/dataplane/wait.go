@@ -160,7 +160,7 @@ func (w *wait) settle(c *pooled, a quota.Answer, err error, waited time.Duration
 			w.agg.Cancel(w.now, c.Ask)
 			w.Wake()
 		}
-		// Where earlier leaders have left less than half of the time, this one may not be silent.
+		// If earlier waits left less than half of the time, a missing answer does not prove that this leader is silent.
 		if w.unasked != nil && waited >= w.cfg.AskWait/2 {
 			w.unasked.Store(shard.Of(c.Ask.Key, w.cfg.Ranges), true)
 		}
