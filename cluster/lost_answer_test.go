@@ -18,22 +18,41 @@ import (
 )
 
 // loseAnswer makes a call at one node that another carries out, and loses the answer: once carriedOut
-// returns nil it runs meanwhile, then cuts the connection.
+// returns nil it runs meanwhile, then cuts the connection. The answer that it loses may be a refusal, if
+// the membership changes in the same moment; then nothing is carried out, and it makes the call anew.
 func (c *threeNodes) loseAnswer(from, to *Node, call func(context.Context) error, carriedOut func() error, meanwhile func()) error {
 	c.t.Helper()
-	to.net.SetFault(func(peer quota.NodeID, lane peerv1.Lane) transport.Fault {
-		return transport.Fault{Drop: peer == from.cfg.Self && lane == peerv1.Lane_LANE_DATA}
-	})
-	out := make(chan error, 1)
-	go func() { out <- call(c.t.Context()) }()
-	c.eventually(patience, "the call is carried out", carriedOut)
-	meanwhile()
-	from.net.SetFault(func(peer quota.NodeID, _ peerv1.Lane) transport.Fault {
-		return transport.Fault{Cut: peer == to.cfg.Self}
-	})
-	to.net.SetFault(nil)
-	from.net.SetFault(nil)
-	return <-out
+	const carryOut = 10 * time.Second // ample for what takes milliseconds
+	for began := time.Now(); ; {
+		to.net.SetFault(func(peer quota.NodeID, lane peerv1.Lane) transport.Fault {
+			return transport.Fault{Drop: peer == from.cfg.Self && lane == peerv1.Lane_LANE_DATA}
+		})
+		ctx, cancel := context.WithCancel(c.t.Context())
+		out, late := make(chan error, 1), time.Now().Add(carryOut)
+		go func() { out <- call(ctx) }()
+		for carriedOut() != nil && time.Now().Before(late) {
+			time.Sleep(time.Millisecond)
+		}
+		done := carriedOut()
+		if done == nil {
+			meanwhile()
+		} else {
+			cancel()
+		}
+		from.net.SetFault(func(peer quota.NodeID, _ peerv1.Lane) transport.Fault {
+			return transport.Fault{Cut: peer == to.cfg.Self}
+		})
+		to.net.SetFault(nil)
+		from.net.SetFault(nil)
+		err := <-out
+		cancel()
+		if done == nil {
+			return err
+		}
+		if time.Since(began) > patience {
+			c.t.Fatalf("the call is not carried out: %v; it returned %v", done, err)
+		}
+	}
 }
 
 // metaCallers returns a node that does not lead the meta group and the node that does, once both know the same membership:
