@@ -30,9 +30,9 @@ func (d *Decider) ask(a *quota.Ask, wait time.Duration) (quota.Answer, error) {
 	if wait <= 0 {
 		return quota.Answer{}, errNotAsked
 	}
-	req, err := d.enqueue(a, make(chan *decideRequest, 1))
-	if err != nil {
-		return quota.Answer{}, err
+	req := &decideRequest{ask: *a, answered: make(chan *decideRequest, 1)}
+	if d.enqueue(shard.Of(a.Key, d.cfg.Ranges), []*decideRequest{req}) == 0 {
+		return quota.Answer{}, errNotAsked
 	}
 	timer := time.NewTimer(wait)
 	defer timer.Stop()
@@ -54,20 +54,15 @@ func (d *Decider) askHere(a *quota.Ask) (quota.Answer, bool) {
 	return own.TryDecide(a)
 }
 
-// enqueue queues a request for the leader of the key's range, which may be this node. The answered request is sent to
-// answered, which must have room for it.
-func (d *Decider) enqueue(a *quota.Ask, answered chan *decideRequest) (*decideRequest, error) {
-	req := &decideRequest{ask: *a, answered: answered}
-	r := shard.Of(a.Key, d.cfg.Ranges)
+// enqueue queues requests of one caller for the leader of a range, which may be this node. It returns how many it queued,
+// the first ones; the leader decides those in order. Each answered request is sent to its channel, which must have room.
+func (d *Decider) enqueue(r quota.RangeID, reqs []*decideRequest) int {
 	q := &d.queues[r]
-	start, ok := q.add(req)
-	if !ok {
-		return nil, errNotAsked
-	}
+	start, n := q.add(reqs)
 	if start && !d.spawn(func() { d.askAll(r, q) }) {
-		return nil, errNotAsked
+		return 0
 	}
-	return req, nil
+	return n
 }
 
 // withdraw stops waiting for the answer to a request, and returns the error of ask.
@@ -80,7 +75,7 @@ func (d *Decider) withdraw(req *decideRequest) error {
 // Each message ends within Config.AskWait, so at most AskWait/pace of them are in flight.
 const pace = 5 * time.Millisecond
 
-// maxQueue bounds the decide requests that wait for one range; at most half of them are about one key.
+// maxQueue bounds the decide requests that wait for one range; at most half of them are about one key, or of one caller.
 const maxQueue = 4096
 
 // decideRequest is a request that waits for the leader's decision.
@@ -91,7 +86,7 @@ type decideRequest struct {
 	sent     bool          // a message carries it, or has carried it; guarded by askQueue.mu
 	answer   quota.Answer
 	err      error
-	answered chan *decideRequest
+	answered chan *decideRequest // of the caller
 }
 
 // askQueue batches the decide requests for one range: requests that arrive while a message is in flight
@@ -103,21 +98,24 @@ type askQueue struct {
 	busy     bool              // a goroutine is sending
 }
 
-// add appends a request. If start is true, the caller must start the sending goroutine. A key may hold as
-// many slots as are free, so that one busy key leaves some for others.
-func (q *askQueue) add(req *decideRequest) (start, ok bool) {
+// add appends requests of one caller, and returns how many: the first ones. If start is true, the caller must start the
+// sending goroutine. A key, and a caller, may take as many slots as they leave free.
+func (q *askQueue) add(reqs []*decideRequest) (start bool, n int) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if q.keys[req.ask.Key] >= maxQueue-len(q.requests) {
-		return false, false
-	}
 	if q.keys == nil {
 		q.keys = map[quota.Key]int{}
 	}
-	q.keys[req.ask.Key]++
-	q.requests = append(q.requests, req)
-	start, q.busy = !q.busy, true
-	return start, true
+	for _, req := range reqs {
+		if max(n, q.keys[req.ask.Key]) >= maxQueue-len(q.requests) {
+			break
+		}
+		q.keys[req.ask.Key]++
+		q.requests = append(q.requests, req)
+		n++
+	}
+	start, q.busy = !q.busy && n > 0, q.busy || n > 0
+	return start, n
 }
 
 // cancel stops waiting for an answer. A request that has not been sent yet leaves the queue.
@@ -141,6 +139,14 @@ func (q *askQueue) next() []*decideRequest {
 	if n == 0 {
 		q.busy, q.requests, q.keys = false, nil, nil
 		return nil
+	}
+	// Messages may overtake each other: if the last caller's requests do not all fit, they all leave in the next message.
+	if n < len(q.requests) {
+		caller := q.requests[n].answered
+		first := slices.IndexFunc(q.requests, func(r *decideRequest) bool { return r.answered == caller })
+		if first > 0 {
+			n = first
+		}
 	}
 	batch := slices.Clone(q.requests[:n])
 	q.requests = slices.Delete(q.requests, 0, n)

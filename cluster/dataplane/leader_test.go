@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -71,12 +72,14 @@ type farNode struct {
 	roundTrip                  time.Duration
 	silent                     int // range whose leader does not answer; -1: none
 	messages, inFlight, atOnce atomic.Int32
+	last                       atomic.Pointer[peerv1.CallAsk]
 }
 
 func (n *farNode) Leader(quota.RangeID) quota.NodeID { return "n2" }
 
 func (n *farNode) Call(ctx context.Context, _ quota.NodeID, c *peerv1.Call) (*peerv1.Call, error) {
 	n.messages.Add(1)
+	n.last.Store(c.GetAsk())
 	if int(c.GetAsk().Range) == n.silent {
 		<-ctx.Done()
 		return nil, ctx.Err()
@@ -298,7 +301,7 @@ func TestHotKeyLeavesPlaces(t *testing.T) {
 	ask := func(key string) (asked []*decideRequest) {
 		for {
 			p := &decideRequest{ask: quota.Ask{Key: quota.Key{Key: key}}}
-			if _, ok := q.add(p); !ok {
+			if _, n := q.add([]*decideRequest{p}); n == 0 {
 				return asked
 			}
 			asked = append(asked, p)
@@ -321,4 +324,75 @@ func TestHotKeyLeavesPlaces(t *testing.T) {
 			t.Fatalf("nobody waits, and %d keys are counted", len(q.keys))
 		}
 	}
+}
+
+// TestBatchesLeavePlaces checks that batches of decide requests about many keys leave slots for other callers.
+func TestBatchesLeavePlaces(t *testing.T) {
+	q := &askQueue{}
+	batch := func(size int) int {
+		answered, reqs := make(chan *decideRequest, size), make([]*decideRequest, size)
+		for i := range reqs {
+			reqs[i] = &decideRequest{ask: quota.Ask{Key: quota.Key{Key: strconv.Itoa(i)}}, answered: answered}
+		}
+		_, n := q.add(reqs)
+		return n
+	}
+	for i := range 8 {
+		if n := batch(maxQueue); n == 0 {
+			t.Errorf("batch %d found no slot", i)
+		}
+	}
+	if n := batch(1); n != 1 {
+		t.Errorf("a single request after batches found no slot")
+	}
+	if len(q.requests) > maxQueue {
+		t.Errorf("%d requests are queued; at most %d may be", len(q.requests), maxQueue)
+	}
+}
+
+// TestMessageKeepsBatchesWhole checks that requests of one caller leave in one message if they fit, so that a message that
+// overtakes another does not change their order.
+func TestMessageKeepsBatchesWhole(t *testing.T) {
+	q := &askQueue{}
+	for _, size := range []int{1, 300, 300, 1, replica.MaxDecide + 88, 1, replica.MaxDecide} {
+		answered, reqs := make(chan *decideRequest, size), make([]*decideRequest, size)
+		for i := range reqs {
+			reqs[i] = &decideRequest{answered: answered, ask: quota.Ask{Key: quota.Key{Key: fmt.Sprint(size, i)}}}
+		}
+		if _, n := q.add(reqs); n != size {
+			t.Fatalf("%d of %d requests were queued", n, size)
+		}
+	}
+	var got []int
+	for m := q.next(); m != nil; m = q.next() {
+		got = append(got, len(m))
+	}
+	if want := []int{301, 301, replica.MaxDecide, 89, replica.MaxDecide}; !slices.Equal(got, want) {
+		t.Errorf("messages of %d requests; want %d", got, want)
+	}
+}
+
+// TestBatchKeepsOrder checks that calls of one batch about one key reach their leader in order, in one message.
+func TestBatchKeepsOrder(t *testing.T) {
+	central := limit("central", 10, quota.Soft)
+	central.Decide = quota.AtLeader
+	synctest.Test(t, func(t *testing.T) {
+		d, n := far(t, 30*time.Millisecond, central) // longer than pace: several messages would be in flight
+		defer d.Close()
+		n.silent = -1
+		var calls []quota.Call
+		for _, k := range keysOf(0, central.LimitName, replica.MaxDecide/2) {
+			calls = append(calls, callsOf(k, k)...)
+			calls[len(calls)-1].Requests[0].Cost = 2
+		}
+		d.Batch()(calls)
+		if m := n.messages.Load(); m != 1 {
+			t.Errorf("%d messages", m)
+		}
+		for i, a := range n.last.Load().Asks {
+			if want := calls[i].Requests[0]; a.Key != want.Key.Key {
+				t.Fatalf("request %d is about %v; want %v", i, a.Key, want.Key)
+			}
+		}
+	})
 }

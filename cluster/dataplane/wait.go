@@ -12,7 +12,7 @@ import (
 
 // Batch returns a function that decides independent calls, each as Decide does, in order. Those that need a leader wait
 // for it together, at most Config.AskWait in all; one leader's answer may then come after that of another, or after a
-// later call that needs none. Once a leader does not answer, the function decides other calls of its range without
+// later call that needs none. A leader decides up to replica.MaxDecide calls of one limit each in order. Once a leader does not answer, the function decides other calls of its range without
 // asking it, also when it is called again. It is safe for concurrent use.
 func (d *Decider) Batch() func(calls []quota.Call) {
 	unasked := new(sync.Map)
@@ -44,6 +44,7 @@ func (d *Decider) decideAll(unasked *sync.Map, calls []quota.Call) {
 		open = append(open, p)
 	}
 	if w != nil {
+		w.send(false)
 		w.complete(open...)
 	}
 	for _, p := range open {
@@ -58,9 +59,10 @@ func (d *Decider) decideAll(unasked *sync.Map, calls []quota.Call) {
 type wait struct {
 	*Decider
 	began    quota.Time
-	until    quota.Time // no leader's answer is awaited after this
-	unasked  *sync.Map  // ranges whose leaders must not be asked; nil: none
-	calls    int        // at most
+	until    quota.Time                         // no leader's answer is awaited after this
+	unasked  *sync.Map                          // ranges whose leaders must not be asked; nil: none
+	calls    int                                // at most
+	unsent   map[quota.RangeID][]*decideRequest // until send
 	answered chan *decideRequest
 	asked    int // calls that wait for an answer
 }
@@ -76,6 +78,7 @@ func (d *Decider) newWait(unasked *sync.Map, calls int) *wait {
 func (w *wait) complete(calls ...*pooled) {
 	for _, c := range calls {
 		w.advance(c, true)
+		w.send(true)
 	}
 	if w.asked == 0 {
 		return
@@ -87,6 +90,7 @@ func (w *wait) complete(calls ...*pooled) {
 		case req := <-w.answered:
 			w.settle(req.call, req.answer, req.err, req.wait)
 			w.advance(req.call, true)
+			w.send(true)
 			continue
 		case <-timer.C:
 		case <-w.ctx.Done():
@@ -125,26 +129,40 @@ func (w *wait) advance(c *pooled, awaitsGrants bool) {
 	}
 }
 
-// ask asks the leader that a call needs.
+// ask asks the leader that a call needs: at once if that is this node and can decide now, or else with the next send.
 func (w *wait) ask(c *pooled) {
 	w.stats.asked.Inc()
-	if a, ok := w.askHere(&c.Ask); ok {
-		w.settle(c, a, nil, 0)
-		return
-	}
-	left, err := w.left(), errNotAsked
-	if left > 0 && !w.silent(&c.Ask) {
-		if w.answered == nil {
-			w.answered = make(chan *decideRequest, w.calls)
-		}
-		var req *decideRequest
-		if req, err = w.enqueue(&c.Ask, w.answered); err == nil {
-			req.call, req.wait, c.asked = c, left, req
-			w.asked++
+	r := shard.Of(c.Ask.Key, w.cfg.Ranges)
+	if len(w.unsent[r]) == 0 { // this call does not overtake an earlier one
+		if a, ok := w.askHere(&c.Ask); ok {
+			w.settle(c, a, nil, 0)
 			return
 		}
 	}
-	w.settle(c, quota.Answer{}, err, left)
+	left := w.left()
+	if left <= 0 || w.silent(r) {
+		w.settle(c, quota.Answer{}, errNotAsked, left)
+		return
+	}
+	if w.unsent == nil {
+		w.unsent, w.answered = map[quota.RangeID][]*decideRequest{}, make(chan *decideRequest, w.calls)
+	}
+	c.asked = &decideRequest{ask: c.Ask, call: c, wait: left, answered: w.answered}
+	w.unsent[r] = append(w.unsent[r], c.asked)
+	w.asked++
+}
+
+// send sends the requests of ask. Calls that find no slot in the queue continue as after advance.
+func (w *wait) send(awaitsGrants bool) {
+	for len(w.unsent) > 0 {
+		for r, reqs := range w.unsent {
+			delete(w.unsent, r)
+			for _, req := range reqs[w.enqueue(r, reqs):] {
+				w.settle(req.call, quota.Answer{}, errNotAsked, req.wait)
+				w.advance(req.call, awaitsGrants)
+			}
+		}
+	}
 }
 
 // settle continues with a call after the leader's answer, or without it. The call could wait that long for it.
@@ -170,11 +188,11 @@ func (w *wait) settle(c *pooled, a quota.Answer, err error, waited time.Duration
 	c.allowed = w.agg.Decide(w.now, &c.Call)
 }
 
-// silent reports whether the leader of the key's range has not answered an earlier request of the batch.
-func (w *wait) silent(a *quota.Ask) bool {
+// silent reports whether the leader of a range has not answered an earlier request of the batch.
+func (w *wait) silent(r quota.RangeID) bool {
 	if w.unasked == nil {
 		return false
 	}
-	_, is := w.unasked.Load(shard.Of(a.Key, w.cfg.Ranges))
+	_, is := w.unasked.Load(r)
 	return is
 }
