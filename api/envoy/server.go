@@ -100,12 +100,13 @@ func (s *Server) Register(srv grpc.ServiceRegistrar) {
 }
 
 // ShouldRateLimit decides every descriptor on its own: a descriptor over its limit does not keep
-// the others from being charged. It returns INVALID_ARGUMENT for an invalid request,
-// FAILED_PRECONDITION for a limit that cannot be decided this way, and PERMISSION_DENIED if it gives
-// back tokens and the caller lacks the permission report; such a call charges nothing. It returns
-// RESOURCE_EXHAUSTED if the node has no room for the limit of a descriptor and no other descriptor is
-// over its limit: the proxy then does what it is set to do without an answer. The others are charged,
-// because the proxy may let the request pass.
+// the others from being charged. Tokens are given back before the other descriptors are decided, and
+// use after the fact that does not fit is charged when all are decided, in whatever order the request
+// lists them. It returns INVALID_ARGUMENT for an invalid request, FAILED_PRECONDITION for a limit that
+// cannot be decided this way, and PERMISSION_DENIED if it gives back tokens and the caller lacks the
+// permission report; such a call charges nothing. It returns RESOURCE_EXHAUSTED if the node has no room
+// for the limit of a descriptor and no other descriptor is over its limit: the proxy then does what it
+// is set to do without an answer. The others are charged, because the proxy may let the request pass.
 func (s *Server) ShouldRateLimit(ctx context.Context, req *request) (*response, error) {
 	res, err := s.decide(ctx, req)
 	switch {

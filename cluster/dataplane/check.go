@@ -169,8 +169,8 @@ func (d *Decider) Charge(k quota.Key, used int64) (int64, quota.Decision) {
 
 // Draw charges up to want tokens of a key on behalf of a client that hands them on, and returns how many
 // it got. It decides from this node's memory. If that is not enough and the leader may be asked, it asks
-// for the rest, then for half of it, and so on, until something is admitted or Config.AskWait is over. It never takes future tokens, because tokens that are handed on
-// are spent at once.
+// for the rest, then for half of it, and so on, until something is admitted or Config.AskWait is over. It
+// never takes future tokens, because tokens that are handed on are spent at once.
 func (d *Decider) Draw(k quota.Key, want int64) (got int64) {
 	l, _ := d.Limits().Resolve(k.LimitName, k.Key)
 	if l == nil || !l.AsksLeader() {

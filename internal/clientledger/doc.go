@@ -86,6 +86,6 @@
 // MaxClients attached clients, and as many broken sessions; MaxKeys keys of clients; of broken sessions
 // and of keys, one owner has at most seven for each free place (fairshare.PerFree); 4096 entries in a
 // report; 8 unacknowledged grants of tokens for each client and key; 4096 grants that wait to be pushed;
-// 65,536 settled sessions, remembered for an hour. The work for a report does not depend on the number of clients, except for the division,
-// which reads all clients of a key four times an interval.
+// 65,536 settled sessions, remembered for an hour. The work for a report does not depend on the number of
+// clients, except for the division, which reads all clients of a key four times an interval.
 package clientledger
