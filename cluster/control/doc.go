@@ -11,6 +11,14 @@
 // write costs about as many bytes as the override itself. The meta leader deletes expired
 // overrides; all replicas compare with the time in that log entry, not with their clocks.
 //
+// # Lost answers
+//
+// If the answer to a change of overrides, policies or access was lost, the node adds an entry that
+// changes nothing to the log. Its result says whether the change was made; the node repeats it only
+// if it was not. That entry has a higher fence than the first try, and entries with a lower fence
+// than an earlier one have no effect. So a slow first try cannot undo what others changed after the
+// repetition. A try of another change that this fence excludes is repeated with the new fence.
+//
 // # Policies
 //
 // A policy config never changes, so every copy of it is valid: each load and purge replaces the

@@ -40,6 +40,8 @@ type Machine struct {
 	Regrouped  func(*membership.Table) // the membership changed
 
 	Members atomic.Pointer[membership.Table] // replaced only by Apply and Restore
+
+	fence atomic.Uint64 // highest of the entries so far; changed only by Apply and Restore
 }
 
 // limitsResult is the result of applying a SetLimits.
@@ -94,6 +96,12 @@ func (m *Machine) Apply(_, _ uint64, data []byte) any {
 	if err := proto.Unmarshal(data, &cmd); err != nil {
 		return limitsResult{err: fmt.Errorf("meta command: %w", err)}
 	}
+	if cmd.Fence != nil {
+		if cmd.GetFence() < m.fence.Load() {
+			return errFenced
+		}
+		m.fence.Store(cmd.GetFence())
+	}
 	switch c := cmd.Change.(type) {
 	case *raftlogv1.MetaCommand_SetLimits:
 		return m.setLimits(c.SetLimits)
@@ -120,6 +128,9 @@ func (m *Machine) Apply(_, _ uint64, data []byte) any {
 // errUnknownCommand is the result of an entry whose kind this version does not know. The cluster's
 // feature level keeps such entries out of the log.
 var errUnknownCommand = errors.New("meta command: unknown kind to this version")
+
+// errFenced is the result of an entry that has no effect because an earlier one has a higher fence.
+var errFenced = errors.New("the log has a higher fence than this try of a change")
 
 // MembersResult is the result of applying a ChangeMembers.
 type MembersResult struct {

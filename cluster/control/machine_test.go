@@ -38,8 +38,12 @@ func TestMetaMachine(t *testing.T) {
 		t.Run(strconv.FormatUint(seed, 10), func(t *testing.T) {
 			rng := rand.New(rand.NewPCG(seed, 1))
 			var log [][]byte
-			for range 100 {
-				log = append(log, snapshotio.Encode(randomCommand(rng)), machinetest.Garbage(rng))
+			for i := range 100 {
+				cmd := randomCommand(rng)
+				if rng.IntN(3) > 0 {
+					cmd.Fence = new(uint64(i+rng.IntN(10)) / 10) // sometimes below an earlier one
+				}
+				log = append(log, snapshotio.Encode(cmd), machinetest.Garbage(rng))
 			}
 			var told []uint64
 			var overridden, reloaded int

@@ -28,7 +28,7 @@ const (
 
 // proposal is a change of the meta group's state, and how to forward it to the group's leader.
 type proposal struct {
-	command []byte
+	command *raftlogv1.MetaCommand
 	call    func(command []byte) *peerv1.Call
 	result  func(*peerv1.Call) any // decodes the answer
 	lost    *lostAnswer            // nil if the group ignores a repetition
@@ -43,8 +43,7 @@ type lostAnswer struct {
 	made     func() any              // returns the result if the state here is one after the change, or else nil
 }
 
-// newProposal encodes the command. It returns an error if that fails or the command is too large
-// for the log.
+// newProposal returns an error if the command cannot be encoded or is too large for the log.
 func newProposal(cmd *raftlogv1.MetaCommand) (proposal, error) {
 	data, err := proto.Marshal(cmd)
 	if err != nil {
@@ -53,7 +52,7 @@ func newProposal(cmd *raftlogv1.MetaCommand) (proposal, error) {
 	if most := raftgroup.MaxEntry; len(data) > most {
 		return proposal{}, fmt.Errorf("the change is %d bytes; at most %d", len(data), most)
 	}
-	return proposal{command: data}, nil
+	return proposal{command: cmd}, nil
 }
 
 // propose retries the proposal until the group has accepted it. After ten seconds or when ctx ends,
@@ -66,14 +65,18 @@ func (s *Store) propose(ctx context.Context, p proposal) (any, error) {
 		before = p.lost.applied()
 	}
 	var doubt error
+	var fence uint64 // of the last try
 	res, err := untilDone(ctx, "take the change", func(ctx context.Context) (any, error) {
+		highest := s.machine.fence.Load()
 		if doubt != nil && p.lost != nil {
-			if res, err := s.settle(ctx, p, before); res != nil || err != nil {
+			fence = max(fence+1, highest)
+			if res, err := s.settle(ctx, p, fence, before); res != nil || err != nil {
 				return res, err
 			}
 			doubt = nil
 		}
-		res, err := s.try(ctx, p)
+		fence = max(fence, highest)
+		res, err := s.try(ctx, p, fence)
 		if err != nil && !unapplied(err) {
 			doubt = err
 		}
@@ -85,13 +88,13 @@ func (s *Store) propose(ctx context.Context, p proposal) (any, error) {
 	return res, err
 }
 
-// settle returns the result of a proposal whose answer was lost, or nil if it was not applied. To
-// know all entries before, it adds one to the log. before is the number of changes before the first
-// try.
-func (s *Store) settle(ctx context.Context, p proposal, before uint64) (any, error) {
+// settle returns the result of a proposal whose answer was lost, or nil if it was not applied and will
+// not be. To know all entries before, it adds one to the log; after this, a slow try has no effect,
+// because its fence is lower. before is the number of changes before the first try.
+func (s *Store) settle(ctx context.Context, p proposal, fence, before uint64) (any, error) {
 	ask := p
-	ask.command = snapshotio.Encode(p.lost.nothing)
-	out, err := s.try(ctx, ask)
+	ask.command = p.lost.nothing
+	out, err := s.try(ctx, ask, fence)
 	if err != nil {
 		return nil, err
 	}
@@ -107,13 +110,17 @@ func (s *Store) settle(ctx context.Context, p proposal, before uint64) (any, err
 // errChangedSince ends propose: the change may have been made and then changed by others.
 var errChangedSince = errors.New("others made changes since")
 
-// try proposes once, here or at the leader.
-func (s *Store) try(ctx context.Context, p proposal) (any, error) {
-	res, err := s.ApplyMeta(ctx, p.command)
+// try proposes once, here or at the leader. The entry has a fence if the proposal can be settled.
+func (s *Store) try(ctx context.Context, p proposal, fence uint64) (any, error) {
+	if p.lost != nil {
+		p.command.Fence = &fence
+	}
+	command := snapshotio.Encode(p.command)
+	res, err := s.ApplyMeta(ctx, command)
 	if !errors.Is(err, raftgroup.ErrNotLeader) {
 		return res, err
 	}
-	c, err := s.callLeader(ctx, p.call(p.command))
+	c, err := s.callLeader(ctx, p.call(command))
 	if err != nil {
 		return nil, err
 	}
@@ -127,7 +134,7 @@ func unapplied(err error) bool {
 		return true
 	}
 	remote, answered := errors.AsType[*transport.RemoteError](err)
-	for _, refusal := range []error{raftgroup.ErrNotLeader, raftgroup.ErrTransferring, raftgroup.ErrOverloaded, raftgroup.ErrTooLarge, raftgroup.ErrClosed} {
+	for _, refusal := range []error{raftgroup.ErrNotLeader, raftgroup.ErrTransferring, raftgroup.ErrOverloaded, raftgroup.ErrTooLarge, raftgroup.ErrClosed, errFenced} {
 		if errors.Is(err, refusal) || answered && strings.HasPrefix(remote.Text, refusal.Error()) {
 			return true
 		}
@@ -187,6 +194,9 @@ func (s *Store) ApplyMeta(ctx context.Context, cmd []byte) (any, error) {
 		case s.committed <- struct{}{}:
 		default:
 		}
+	}
+	if res == any(errFenced) {
+		return nil, errFenced
 	}
 	return res, err
 }

@@ -8,7 +8,9 @@ import (
 	"testing"
 	"testing/synctest"
 
+	peerv1 "github.com/quorate/quorate/api/gen/quorate/peer/v1"
 	raftlogv1 "github.com/quorate/quorate/api/gen/quorate/raftlog/v1"
+	"github.com/quorate/quorate/cluster/peercall"
 	"github.com/quorate/quorate/cluster/raftgroup"
 	"github.com/quorate/quorate/cluster/transport"
 	"github.com/quorate/quorate/internal/quota"
@@ -16,22 +18,23 @@ import (
 	"github.com/quorate/quorate/internal/snapshotio"
 )
 
-// TestLostAnswerUndoesNothing checks that a change whose answer was lost does not undo what another
-// operator changed after it.
-func TestLostAnswerUndoesNothing(t *testing.T) {
+// opposition is a change that a call makes, and one of another operator that a repetition of the call would undo.
+type opposition struct {
+	what   string
+	before *raftlogv1.MetaCommand
+	call   func(context.Context, *Store) error
+	other  *raftlogv1.MetaCommand // of another operator, after the call was carried out
+	stays  func(*Machine) bool
+}
+
+func oppositions() []opposition {
 	k, id := testKey("test", "a", "k"), configID("#1")
 	override := func(burst int64, at quota.Time) quota.Override { return quota.Override{Key: k, Burst: burst, At: at} }
 	binding := rbac.Binding{Identity: "user:ann", Role: "admin", Scope: rbac.Everywhere}
 	token := rbac.Token{ID: "i", Name: "ci", Hash: [32]byte{9}}
 	unbind := securityCommand(&raftlogv1.ChangeSecurity{Change: &raftlogv1.ChangeSecurity_DeleteBinding{DeleteBinding: rbac.EncodeBinding(&binding)}})
 	revoke := securityCommand(&raftlogv1.ChangeSecurity{Change: &raftlogv1.ChangeSecurity_RevokeToken{RevokeToken: token.ID}})
-	for _, c := range []struct {
-		what   string
-		before *raftlogv1.MetaCommand
-		call   func(context.Context, *Store) error
-		other  *raftlogv1.MetaCommand // of another operator, after the call was carried out
-		stays  func(*Machine) bool
-	}{
+	return []opposition{
 		{
 			"an override is set; another is set", nil,
 			func(ctx context.Context, s *Store) error {
@@ -75,14 +78,26 @@ func TestLostAnswerUndoesNothing(t *testing.T) {
 			func(ctx context.Context, s *Store) error { return s.AddToken(ctx, token) },
 			revoke, func(m *Machine) bool { return len(m.Security.table.Load().Tokens()) == 0 },
 		},
-	} {
+	}
+}
+
+// machine returns one on which the call can be made.
+func (o *opposition) machine(t *testing.T) *Machine {
+	m := quietMeta()
+	m.take(t, change("one", 0, testLimit("a", 100, quota.Soft)))
+	if o.before != nil {
+		m.Apply(1, 1, snapshotio.Encode(o.before))
+	}
+	return m
+}
+
+// TestLostAnswerUndoesNothing checks that a change whose answer was lost does not undo what another
+// operator changed after it.
+func TestLostAnswerUndoesNothing(t *testing.T) {
+	for _, c := range oppositions() {
 		t.Run(c.what, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				m := quietMeta()
-				m.take(t, change("one", 0, testLimit("a", 100, quota.Soft)))
-				if c.before != nil {
-					m.Apply(1, 1, snapshotio.Encode(c.before))
-				}
+				m := c.machine(t)
 				n := &losing{m: m, meanwhile: func() { m.Apply(1, 1, snapshotio.Encode(c.other)) }}
 				err := c.call(t.Context(), NewStore("n1", n, m, slog.New(slog.DiscardHandler)))
 				if unknown := (*quota.UnknownOutcomeError)(nil); !errors.As(err, &unknown) {
@@ -96,16 +111,97 @@ func TestLostAnswerUndoesNothing(t *testing.T) {
 	}
 }
 
+// TestSlowTryUndoesNothing checks that the first try of a change, which arrives after its repetition, does not
+// undo what another operator changed after that.
+func TestSlowTryUndoesNothing(t *testing.T) {
+	for _, c := range oppositions() {
+		t.Run(c.what, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				m := c.machine(t)
+				n := &dropping{losing: losing{m: m}}
+				if err := c.call(t.Context(), NewStore("n1", n, m, slog.New(slog.DiscardHandler))); err != nil {
+					t.Error(err)
+				}
+				m.Apply(1, 1, snapshotio.Encode(c.other))
+				if !c.stays(m) {
+					t.Error("the other operator's change is not made")
+				}
+				m.Apply(1, 1, n.first)
+				if !c.stays(m) {
+					t.Error("the other operator's change is undone")
+				}
+			})
+		})
+	}
+}
+
+// fencing is a node that leads the meta group. The fence of another change comes before the first proposal.
+type fencing struct {
+	losing
+	fenced bool
+}
+
+func (n *fencing) MetaGroup() Group { return n }
+
+func (n *fencing) Apply(_ context.Context, data []byte) (any, error) {
+	if !n.fenced {
+		n.fenced = true
+		fence := setOverridesCommand()
+		fence.Fence = new(uint64(7))
+		n.m.Apply(1, 1, snapshotio.Encode(fence))
+	}
+	return n.m.Apply(1, 1, data), nil
+}
+
+// forwarding is a node that calls the leader.
+type forwarding struct {
+	fencing
+	leader peercall.Table
+}
+
+func (n *forwarding) MetaGroup() Group { return nil }
+
+func (n *forwarding) MetaLeader() quota.NodeID { return "n2" }
+
+func (n *forwarding) Call(ctx context.Context, to quota.NodeID, c *peerv1.Call) (*peerv1.Call, error) {
+	out, err := n.leader.Answer(ctx, "n1", c)
+	if err != nil {
+		err = &transport.RemoteError{Peer: to, Text: err.Error()}
+	}
+	return out, err
+}
+
+// TestFencedTryIsRepeated checks that a change is made though another one had put a fence before its first try.
+func TestFencedTryIsRepeated(t *testing.T) {
+	for _, c := range oppositions() {
+		t.Run(c.what, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				m := c.machine(t)
+				if err := c.call(t.Context(), NewStore("n1", &fencing{losing: losing{m: m}}, m, slog.New(slog.DiscardHandler))); err != nil || c.stays(m) {
+					t.Errorf("by the leader: %v", err)
+				}
+				m = c.machine(t)
+				n := &forwarding{fencing{losing: losing{m: m}}, peercall.Table{}}
+				NewStore("n2", &n.fencing, m, slog.New(slog.DiscardHandler)).AddCalls(n.leader)
+				if err := c.call(t.Context(), NewStore("n1", n, m, slog.New(slog.DiscardHandler))); err != nil || c.stays(m) {
+					t.Errorf("through another node: %v", err)
+				}
+			})
+		})
+	}
+}
+
 // dropping is a node that leads the meta group and loses the first proposal.
 type dropping struct {
 	losing
-	tries int
+	first []byte // what was lost
 }
 
 func (n *dropping) MetaGroup() Group { return n }
 
 func (n *dropping) Apply(_ context.Context, data []byte) (any, error) {
-	if n.tries++; n.tries == 1 {
+	if n.first == nil {
+		n.first = data
 		return nil, raftgroup.ErrUncertain
 	}
 	return n.m.Apply(1, 1, data), nil
@@ -166,6 +262,7 @@ func TestUnapplied(t *testing.T) {
 		raftgroup.ErrTransferring:                           true,
 		remote(fmt.Errorf("%w: x", raftgroup.ErrNotLeader)): true,
 		remote(raftgroup.ErrOverloaded):                     true,
+		remote(errFenced):                                   true,
 		remote(fmt.Errorf("%w: x", raftgroup.ErrUncertain)): false,
 		remote(errors.New("the answer is too large")):       false,
 		fmt.Errorf("%w: shutdown", raftgroup.ErrUncertain):  false,

@@ -32,7 +32,7 @@ func (m *Machine) Snapshot() (func(io.Writer) error, error) {
 	head := &raftlogv1.MetaSnapshot{LimitsVersion: m.limits.Version}
 	m.mu.Unlock()
 	table, policies, security, group := m.overrides.Load(), m.Policies.Load(), m.Security.table.Load(), m.Members.Load()
-	head.OverridesRevision, head.PoliciesRevision = table.revision, policies.Revision
+	head.OverridesRevision, head.PoliciesRevision, head.Fence = table.revision, policies.Revision, m.fence.Load()
 	return func(w io.Writer) error {
 		b := bufio.NewWriterSize(w, snapshotio.BufferSize)
 		if err := writeMeta(b, head, versions, table, policies, security, group); err != nil {
@@ -102,6 +102,7 @@ func (m *Machine) Restore(r io.Reader) error {
 	m.Policies.Store(parts.policies)
 	m.Security.table.Store(parts.security)
 	m.Members.Store(parts.members)
+	m.fence.Store(parts.fence)
 	m.changed(limits)
 	m.overridden(nil)
 	m.Reloaded()
@@ -116,6 +117,7 @@ type metaParts struct {
 	policies  *policyTable
 	security  *rbac.Table
 	members   *membership.Table
+	fence     uint64
 }
 
 // metaReader builds the parts from records that arrive in order.
@@ -145,7 +147,7 @@ func readMeta(in *bufio.Reader) (metaParts, error) {
 		}
 		if end := rec.GetEnd(); end != nil {
 			r.policies.Revision = r.head.PoliciesRevision
-			return metaParts{r.past, r.table.done(r.head.OverridesRevision), &r.policies, r.security, membership.New(r.members)}, r.check(end)
+			return metaParts{r.past, r.table.done(r.head.OverridesRevision), &r.policies, r.security, membership.New(r.members), r.head.Fence}, r.check(end)
 		}
 		if err := r.add(&rec); err != nil {
 			return metaParts{}, fmt.Errorf("record %d: %w", n, err)

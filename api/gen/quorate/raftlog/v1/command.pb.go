@@ -41,7 +41,10 @@ type MetaCommand struct {
 	//	*MetaCommand_ChangeMembers
 	//	*MetaCommand_ChangeSecurity
 	//	*MetaCommand_AdvanceCommit
-	Change        isMetaCommand_Change `protobuf_oneof:"change"`
+	Change isMetaCommand_Change `protobuf_oneof:"change"`
+	// After an entry with a higher fence, this one has no effect. An entry without a fence always has
+	// one.
+	Fence         *uint64 `protobuf:"varint,11,opt,name=fence,proto3,oneof" json:"fence,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -171,6 +174,13 @@ func (x *MetaCommand) GetAdvanceCommit() *AdvanceCommit {
 		}
 	}
 	return nil
+}
+
+func (x *MetaCommand) GetFence() uint64 {
+	if x != nil && x.Fence != nil {
+		return *x.Fence
+	}
+	return 0
 }
 
 type isMetaCommand_Change interface {
@@ -2510,8 +2520,10 @@ type MetaSnapshot struct {
 	OverridesRevision uint64 `protobuf:"varint,3,opt,name=overrides_revision,json=overridesRevision,proto3" json:"overrides_revision,omitempty"`
 	// Number of changes of policy configs so far.
 	PoliciesRevision uint64 `protobuf:"varint,4,opt,name=policies_revision,json=policiesRevision,proto3" json:"policies_revision,omitempty"`
-	unknownFields    protoimpl.UnknownFields
-	sizeCache        protoimpl.SizeCache
+	// Highest fence of the entries so far.
+	Fence         uint64 `protobuf:"varint,5,opt,name=fence,proto3" json:"fence,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *MetaSnapshot) Reset() {
@@ -2561,6 +2573,13 @@ func (x *MetaSnapshot) GetOverridesRevision() uint64 {
 func (x *MetaSnapshot) GetPoliciesRevision() uint64 {
 	if x != nil {
 		return x.PoliciesRevision
+	}
+	return 0
+}
+
+func (x *MetaSnapshot) GetFence() uint64 {
+	if x != nil {
+		return x.Fence
 	}
 	return 0
 }
@@ -2881,7 +2900,7 @@ var File_quorate_raftlog_v1_command_proto protoreflect.FileDescriptor
 
 const file_quorate_raftlog_v1_command_proto_rawDesc = "" +
 	"\n" +
-	" quorate/raftlog/v1/command.proto\x12\x12quorate.raftlog.v1\x1a quorate/raftlog/v1/members.proto\x1a!quorate/raftlog/v1/security.proto\"\xfd\x05\n" +
+	" quorate/raftlog/v1/command.proto\x12\x12quorate.raftlog.v1\x1a quorate/raftlog/v1/members.proto\x1a!quorate/raftlog/v1/security.proto\"\xa2\x06\n" +
 	"\vMetaCommand\x12>\n" +
 	"\n" +
 	"set_limits\x18\x01 \x01(\v2\x1d.quorate.raftlog.v1.SetLimitsH\x00R\tsetLimits\x12>\n" +
@@ -2895,8 +2914,10 @@ const file_quorate_raftlog_v1_command_proto_rawDesc = "" +
 	"\x0echange_members\x18\b \x01(\v2!.quorate.raftlog.v1.ChangeMembersH\x00R\rchangeMembers\x12M\n" +
 	"\x0fchange_security\x18\t \x01(\v2\".quorate.raftlog.v1.ChangeSecurityH\x00R\x0echangeSecurity\x12J\n" +
 	"\x0eadvance_commit\x18\n" +
-	" \x01(\v2!.quorate.raftlog.v1.AdvanceCommitH\x00R\radvanceCommitB\b\n" +
-	"\x06change\"\x0f\n" +
+	" \x01(\v2!.quorate.raftlog.v1.AdvanceCommitH\x00R\radvanceCommit\x12\x19\n" +
+	"\x05fence\x18\v \x01(\x04H\x01R\x05fence\x88\x01\x01B\b\n" +
+	"\x06changeB\b\n" +
+	"\x06_fence\"\x0f\n" +
 	"\rAdvanceCommit\"\xfa\x01\n" +
 	"\tSetLimits\x127\n" +
 	"\x06limits\x18\x01 \x03(\v2\x1f.quorate.raftlog.v1.StoredLimitR\x06limits\x12\"\n" +
@@ -3081,11 +3102,12 @@ const file_quorate_raftlog_v1_command_proto_rawDesc = "" +
 	"\x03cap\x18\t \x01(\x03R\x03cap\x12(\n" +
 	"\x10until_unix_nanos\x18\n" +
 	" \x01(\x03R\x0euntilUnixNanos\x12\x12\n" +
-	"\x04dead\x18\v \x01(\bR\x04dead\"\x9f\x01\n" +
+	"\x04dead\x18\v \x01(\bR\x04dead\"\xb5\x01\n" +
 	"\fMetaSnapshot\x12%\n" +
 	"\x0elimits_version\x18\x02 \x01(\x04R\rlimitsVersion\x12-\n" +
 	"\x12overrides_revision\x18\x03 \x01(\x04R\x11overridesRevision\x12+\n" +
-	"\x11policies_revision\x18\x04 \x01(\x04R\x10policiesRevisionJ\x04\b\x01\x10\x02R\x06limits\"\x9c\x03\n" +
+	"\x11policies_revision\x18\x04 \x01(\x04R\x10policiesRevision\x12\x14\n" +
+	"\x05fence\x18\x05 \x01(\x04R\x05fenceJ\x04\b\x01\x10\x02R\x06limits\"\x9c\x03\n" +
 	"\n" +
 	"MetaRecord\x12=\n" +
 	"\aversion\x18\x01 \x01(\v2!.quorate.raftlog.v1.LimitsVersionH\x00R\aversion\x12@\n" +
