@@ -28,8 +28,9 @@ func (a *Aggregator) Draw(clock Clock, k quota.Key, want int64) (got int64) {
 	return got
 }
 
-// Refused notes that a node has refused a cost, and for how long. Until then, or until the level in a grant covers
-// the cost, checks of that cost or more do not ask again. Only limits with one counter that may ask the leader
+// Refused notes that a node has refused a cost because that was not left, and for how long. Until then, or until the
+// level in a grant covers the cost, checks of that cost or more do not ask again; the estimate is no higher than the
+// refusal implies, so that they are refused for the same time. Only limits with one counter that may ask the leader
 // remember it.
 func (a *Aggregator) Refused(clock Clock, k quota.Key, cost int64, retry time.Duration) {
 	s, key := a.table.resolve(k.LimitName, k.Key)
@@ -42,10 +43,18 @@ func (a *Aggregator) Refused(clock Clock, k quota.Key, cost int64, retry time.Du
 	}
 	b.lock()
 	defer b.unlock()
-	if l := b.limit(); b.dead || b.phase == closed || !b.asks(l) || l.AsksLeader() {
+	l, now := b.limit(), clock()
+	if b.dead || b.phase == closed || !b.asks(l) || l.AsksLeader() {
 		return
 	}
-	b.setDenied(clock().Add(min(retry, a.cfg.Lease)), quota.FromTokens(cost))
+	b.setDenied(now.Add(min(retry, a.cfg.Lease)), quota.FromTokens(cost))
+	missing := quota.Units(1)
+	if l.Kind == quota.TokenBucket {
+		missing = quota.Units(quota.MulDiv(int64(quota.FromTokens(l.Rate.Tokens)), int64(retry), int64(l.Rate.Per)))
+	}
+	if left := quota.FromTokens(cost) - max(1, missing); b.estimate(now, l, false).Plus(b.presumed) > left {
+		b.est, b.presumed = left, 0
+	}
 }
 
 // Miss counts a refusal elsewhere, by a process that spends tokens which this node drew: it is demand, and nothing

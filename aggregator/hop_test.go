@@ -111,6 +111,33 @@ func TestRefusedElsewhere(t *testing.T) {
 	}
 }
 
+// TestRefusedElsewhereForLong: after a node's refusal, a client refuses with the same retry-after and says that nothing
+// remains, although the level of its last grant was higher.
+func TestRefusedElsewhereForLong(t *testing.T) {
+	for kind, per := range map[quota.Kind]time.Duration{quota.TokenBucket: time.Minute, quota.FixedWindow: 5 * time.Second} {
+		r := newRig(t, Config{Nodes: many, Lease: 4 * time.Second})
+		l := limit(hardName, 5, quota.Hard)
+		l.Kind, l.Decide, l.Rate = kind, quota.Auto, quota.Rate{Tokens: 5, Per: per}
+		r.limits(l)
+		r.Decide(r.clock, callOf(hardName))
+		end := r.now.Add(5 * time.Second)
+		r.answer(r.collect(), quota.GrantEntry{Level: 5 * tokens, Again: 100 * time.Millisecond, WindowStart: end.Add(-per), WindowEnd: end})
+		r.Refused(r.clock, quota.Key{LimitName: hardName, Key: "k"}, 1, end.Sub(r.now))
+		for _, after := range []time.Duration{0, time.Second, time.Second} {
+			r.now = r.now.Add(after)
+			c := callOf(hardName)
+			r.Decide(r.clock, c)
+			d := c.Out[0]
+			if c.Need != Nothing || d.Allowed || d.Why != quota.WhyOverLimit || d.Remaining != 0 {
+				t.Errorf("%v: need %v, %+v; want a refusal", kind, c.Need, d)
+			}
+			if want := end.Sub(r.now); kind == quota.TokenBucket && (d.RetryAfter.Round(time.Millisecond) != want) {
+				t.Errorf("retry after %v; want %v", d.RetryAfter, want)
+			}
+		}
+	}
+}
+
 // TestCentral: while the last grant said that the leader decides, checks of a soft key ask it, also when the key was
 // closed in between. The node repeats a refusal until the moment that the leader named, and decides from memory while no
 // leader answers, or once a grant says otherwise.
