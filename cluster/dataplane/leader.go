@@ -75,8 +75,9 @@ func (d *Decider) withdraw(req *decideRequest) error {
 // Each message ends within Config.AskWait, so at most AskWait/pace of them are in flight.
 const pace = 5 * time.Millisecond
 
-// maxQueue bounds the decide requests that wait for one range; at most half of them are about one key, or of one caller.
-const maxQueue = 4096
+// maxQueue bounds the decide requests that wait for one range, about 8 MiB beside the keys, which belong to the callers;
+// at most half of them are about one key, or of one caller. 500 connections with pipelines of 64 checks fill it.
+const maxQueue = 32768
 
 // decideRequest is a request that waits for the leader's decision.
 type decideRequest struct {
@@ -142,8 +143,10 @@ func (q *askQueue) next() []*decideRequest {
 	}
 	// Messages may overtake each other: if the last caller's requests do not all fit, they all leave in the next message.
 	if n < len(q.requests) {
-		caller := q.requests[n].answered
-		first := slices.IndexFunc(q.requests, func(r *decideRequest) bool { return r.answered == caller })
+		first := n
+		for first > 0 && q.requests[first-1].answered == q.requests[n].answered {
+			first--
+		}
 		if first > 0 {
 			n = first
 		}
@@ -178,6 +181,18 @@ func (d *Decider) askAll(r quota.RangeID, q *askQueue) {
 
 // deliver sends requests to the leader in one message and hands out the answers.
 func (d *Decider) deliver(r quota.RangeID, batch []*decideRequest) {
+	if own := d.cfg.Replicas.Of(r); own.Leads() { // it is busy, or waits for its log: see askHere
+		asks := make([]quota.Ask, len(batch))
+		for i, req := range batch {
+			asks[i] = req.ask
+		}
+		if own.Decide(asks, func(i int, a quota.Answer) {
+			batch[i].answer = a
+			batch[i].answered <- batch[i]
+		}) {
+			return
+		}
+	}
 	answers, err := d.askLeader(r, batch)
 	for i, req := range batch {
 		if req.err = err; err == nil {
@@ -187,17 +202,8 @@ func (d *Decider) deliver(r quota.RangeID, batch []*decideRequest) {
 	}
 }
 
-// askLeader asks this node's replica of the range if it leads, and else the leader in one message.
+// askLeader asks the leader, another node, in one message.
 func (d *Decider) askLeader(r quota.RangeID, batch []*decideRequest) ([]quota.Answer, error) {
-	if own := d.cfg.Replicas.Of(r); own.Leads() { // it is busy, or waits for its log: see askHere
-		asks := make([]quota.Ask, len(batch))
-		for i, req := range batch {
-			asks[i] = req.ask
-		}
-		if out := own.Decide(asks); out != nil {
-			return out, nil
-		}
-	}
 	to := d.node.Leader(r)
 	if to == "" || to == d.cfg.Self {
 		return nil, errNotAsked

@@ -396,3 +396,75 @@ func TestBatchKeepsOrder(t *testing.T) {
 		}
 	})
 }
+
+// TestPipelinesFindPlaces checks that the pipelines of a hundred connections about one key find room in the queue, and
+// that a batch for which there is none does not take its leader for silent.
+func TestPipelinesFindPlaces(t *testing.T) {
+	central := limit("central", quota.MaxTokens, quota.Soft)
+	central.Decide = quota.AtLeader
+	synctest.Test(t, func(t *testing.T) {
+		d, n := far(t, 2*time.Millisecond, central)
+		defer d.Close()
+		n.silent = -1
+		k := keysOf(0, central.LimitName, 1)[0]
+		var alone atomic.Int32
+		var all sync.WaitGroup
+		for range 100 {
+			all.Go(func() {
+				calls := callsOf(slices.Repeat([]quota.Key{k}, 64)...)
+				for range 10 {
+					d.Batch()(calls)
+					for i := range calls {
+						if calls[i].Out[0].Why != quota.WhyLeader {
+							alone.Add(1)
+						}
+					}
+				}
+			})
+		}
+		all.Wait()
+		if alone.Load() > 0 {
+			t.Errorf("%d of 64000 checks were decided without the leader", alone.Load())
+		}
+
+		full := make([]*decideRequest, maxQueue)
+		for i := range full {
+			full[i] = &decideRequest{ask: quota.Ask{Key: quota.Key{Key: strconv.Itoa(i)}}, answered: make(chan *decideRequest, 1)}
+		}
+		for rest := full; len(rest) > 0; {
+			_, got := d.queues[0].add(rest)
+			rest = rest[got:]
+		}
+		decide, one := d.Batch(), callsOf(k)
+		if decide(one); one[0].Out[0].Why == quota.WhyLeader {
+			t.Error("a request found a slot in a full queue")
+		}
+		for len(d.queues[0].next()) > 0 {
+		}
+		if decide(one); one[0].Out[0].Why != quota.WhyLeader {
+			t.Errorf("with slots again: %v", one[0].Out[0].Why)
+		}
+	})
+}
+
+// TestArrivedAnswersCount checks that answers that came while another call of the batch awaited a grant decide their
+// calls, although the time of the batch is over.
+func TestArrivedAnswersCount(t *testing.T) {
+	central, first := limit("central", 100, quota.Soft), limit("first", 1000, quota.Hard)
+	central.Decide = quota.AtLeader
+	synctest.Test(t, func(t *testing.T) {
+		d, n := far(t, 10*time.Millisecond, central, first)
+		defer d.Close()
+		n.silent, d.cfg.GrantWait = 1, time.Second
+		keys := keysOf(0, central.LimitName, 101)
+		calls := callsOf(keys[:100]...)
+		// The answer to its first limit lets this call await a grant of its second.
+		calls = append([]quota.Call{{Requests: []quota.Request{{Key: keys[100], Cost: 1}, {Key: keysOf(1, first.LimitName, 1)[0], Cost: 1}}, Out: make([]quota.Decision, 2)}}, calls...)
+		d.Batch()(calls)
+		for i := range calls[1:] {
+			if by := calls[i+1].Out[0].Why; by != quota.WhyLeader {
+				t.Fatalf("call %d was decided without its answer: %v", i+1, by)
+			}
+		}
+	})
+}

@@ -12,8 +12,9 @@ import (
 
 // Batch returns a function that decides independent calls, each as Decide does, in order. Those that need a leader wait
 // for it together, at most Config.AskWait in all; one leader's answer may then come after that of another, or after a
-// later call that needs none. A leader decides up to replica.MaxDecide calls of one limit each in order. Once a leader does not answer, the function decides other calls of its range without
-// asking it, also when it is called again. It is safe for concurrent use.
+// later call that needs none. A leader decides up to replica.MaxDecide calls of one limit each in order. Once a leader
+// does not answer, the function decides other calls of its range without asking it, also when it is called again. It is
+// safe for concurrent use.
 func (d *Decider) Batch() func(calls []quota.Call) {
 	unasked := new(sync.Map)
 	return func(calls []quota.Call) { d.decideAll(unasked, calls) }
@@ -83,19 +84,27 @@ func (w *wait) complete(calls ...*pooled) {
 	if w.asked == 0 {
 		return
 	}
-	timer := time.NewTimer(w.left())
+	left := w.left()
+	w.until = w.now().Add(left)
+	timer := time.NewTimer(left)
 	defer timer.Stop()
-	for w.asked > 0 {
-		select {
-		case req := <-w.answered:
-			w.settle(req.call, req.answer, req.err, req.wait)
-			w.advance(req.call, true)
-			w.send(true)
-			continue
-		case <-timer.C:
-		case <-w.ctx.Done():
+	for ended := false; w.asked > 0; {
+		if !ended {
+			select {
+			case req := <-w.answered:
+				w.proceed(req)
+				continue
+			case <-timer.C:
+			case <-w.ctx.Done():
+			}
+			ended, w.until = true, w.now()
 		}
-		w.until = w.now()
+		select {
+		case req := <-w.answered: // it came while another call awaited a grant
+			w.proceed(req)
+			continue
+		default:
+		}
 		for _, c := range calls {
 			if c.asked != nil {
 				w.settle(c, quota.Answer{}, w.withdraw(c.asked), c.asked.wait)
@@ -103,6 +112,13 @@ func (w *wait) complete(calls ...*pooled) {
 			}
 		}
 	}
+}
+
+// proceed continues with a call whose request was answered.
+func (w *wait) proceed(req *decideRequest) {
+	w.settle(req.call, req.answer, req.err, req.wait)
+	w.advance(req.call, true)
+	w.send(true)
 }
 
 // left returns how long a call may still wait for a leader's answer.
@@ -152,13 +168,14 @@ func (w *wait) ask(c *pooled) {
 	w.asked++
 }
 
-// send sends the requests of ask. Calls that find no slot in the queue continue as after advance.
+// send sends the requests of ask. A call that finds no slot in the queue continues as after advance, without an answer;
+// that says nothing of the leader.
 func (w *wait) send(awaitsGrants bool) {
 	for len(w.unsent) > 0 {
 		for r, reqs := range w.unsent {
 			delete(w.unsent, r)
 			for _, req := range reqs[w.enqueue(r, reqs):] {
-				w.settle(req.call, quota.Answer{}, errNotAsked, req.wait)
+				w.settle(req.call, quota.Answer{}, errNotAsked, 0)
 				w.advance(req.call, awaitsGrants)
 			}
 		}

@@ -24,8 +24,9 @@ func (s *Set) onDecide(from quota.NodeID, msg *peerv1.CallAsk) *peerv1.CallAskRe
 		asks[i] = peerproto.DecodeAsk(a)
 		asks[i].From, asks[i].Incarnation = from, quota.Incarnation(msg.Incarnation)
 	}
-	for _, a := range r.Decide(asks) {
-		out.Answers = append(out.Answers, peerproto.EncodeAnswer(a))
+	answers := make([]*peerv1.AskAnswer, len(asks))
+	if r.Decide(asks, func(i int, a quota.Answer) { answers[i] = peerproto.EncodeAnswer(a) }) {
+		out.Answers = answers
 	}
 	return out
 }
@@ -44,46 +45,59 @@ func (r *Replica) TryDecide(ask *quota.Ask) (quota.Answer, bool) {
 	return a, !a.Unsaved
 }
 
-// Decide decides requests in the ledger. It returns nil if this node does not lead the range. A request
-// that must be in the log first waits for that, for at most three quarters of the time that callers wait.
-func (r *Replica) Decide(asks []quota.Ask) []quota.Answer {
+// Decide decides requests in the ledger, in order, and calls answer with each answer. It returns false, without any
+// answer, if this node does not lead the range. A request that must be in the log first is answered once it is, or with
+// Unsaved after three quarters of the time that callers wait; the others are answered before that.
+func (r *Replica) Decide(asks []quota.Ask, answer func(i int, a quota.Answer)) (leads bool) {
 	out, open := make([]quota.Answer, len(asks)), make([]int, len(asks))
 	for i := range asks {
 		open[i] = i
 	}
 	timer := time.NewTimer(r.set.cfg.AskWait * 3 / 4)
 	defer timer.Stop()
-	for {
+	for waits := true; waits && len(open) > 0; {
 		var committed chan struct{}
-		led := r.With(func(l *leader.Ledger, now quota.Time) {
+		var decided, unsaved []int
+		leads = r.With(func(l *leader.Ledger, now quota.Time) {
 			again := make([]quota.Ask, len(open))
 			for i, at := range open {
 				again[i] = asks[at]
 			}
-			var wait []int
 			for i, a := range l.Ask(now, again) {
 				if out[open[i]] = a; a.Unsaved {
-					wait = append(wait, open[i])
+					unsaved = append(unsaved, open[i])
+				} else {
+					decided = append(decided, open[i])
 				}
 			}
-			if open = wait; len(open) > 0 && r.committed == nil {
+			if len(unsaved) > 0 && r.committed == nil {
 				r.committed = make(chan struct{})
 			}
 			committed = r.committed
 		})
-		switch {
-		case !led && len(open) == len(asks):
-			return nil
-		case !led || len(open) == 0:
-			return out
+		if !leads {
+			leads = len(open) < len(asks) // it did, and has answered some
+			break
+		}
+		for _, i := range decided {
+			answer(i, out[i])
+		}
+		if open = unsaved; len(open) == 0 {
+			break
 		}
 		r.requestCheckpoint()
 		select {
 		case <-committed:
 		case <-timer.C:
-			return out
+			waits = false
 		case <-r.set.stop:
-			return out
+			waits = false
 		}
 	}
+	if leads {
+		for _, i := range open {
+			answer(i, out[i])
+		}
+	}
+	return leads
 }
