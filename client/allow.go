@@ -60,6 +60,9 @@ func (c *Client) decide(ctx context.Context, k quota.Key, cost int64, t *chargeT
 	c.stats.asked.Add(1)
 	res, err := c.allowRemote(ctx, k, cost)
 	if err == nil {
+		if d, ok := m.arrived(k, cost, &res); ok {
+			return c.resultOf(r, k, &d)
+		}
 		m.remember(k, cost, &res)
 	}
 	if err == nil || !errors.Is(err, ErrUnavailable) {
@@ -71,6 +74,18 @@ func (c *Client) decide(ctx context.Context, k quota.Key, cost int64, t *chargeT
 	p.add(k, cost)
 	m.alone(m.agg.Load(), p)
 	return c.resultOf(r, k, &p.out[0])
+}
+
+// arrived decides a check that a node has refused because it did not hold the tokens, if this client has them by now: the
+// node granted them to it while it was asked.
+func (m *member) arrived(k quota.Key, cost int64, res *Result) (quota.Decision, bool) {
+	if res.Allowed || res.Why != WhyNotHeld {
+		return quota.Decision{}, false
+	}
+	agg := m.agg.Load()
+	d, ok := agg.TryHeld(k.LimitName, k.Key, cost)
+	m.wakeIfUrgent(agg)
+	return d, ok
 }
 
 // remember keeps a refusal of a node for as long as the node says, so that it is not asked again before.

@@ -157,11 +157,14 @@ func (c *Client) batchRemote(ctx context.Context, checks []Check, asked []int, o
 			c.stats.errors.Add(1)
 			continue
 		}
-		c.stats.count(at)
 		if c.member != nil {
 			k, cost, _ := checks[asked[i]].key() // checked before
+			if d, ok := c.member.arrived(k, cost, at); ok {
+				*at = c.member.known.Load().result(&d)
+			}
 			c.member.remember(k, cost, at)
 		}
+		c.stats.count(at)
 	}
 	return nil
 }
