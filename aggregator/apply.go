@@ -118,7 +118,8 @@ func (a *Aggregator) apply(now, at quota.Time, off clockOffset, b *bucket, rt *r
 	if e.Recall {
 		a.recallAllocations(b)
 		b.recalled = b.phase == open && b.pending == 0
-		// An overdue answer was lost on one of the two ways; this recall shows that the way here is open.
+		// An overdue answer was lost on one of the two ways; this recall shows that the way here is open
+		// (TestRecallWhileOverdue in internal/sim).
 		b.overdue = b.phase == open && b.pending != 0 && now.Sub(b.sentAt) > 2*rt.trip()
 		if b.recalled || b.overdue {
 			a.markUrgent(b)

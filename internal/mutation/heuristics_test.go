@@ -107,6 +107,8 @@ var heuristics = []mutation{
 	{"a few tokens beyond the expected use are not reported at once", "aggregator/apply.go", "const fewTokens = 4\n", "const fewTokens = 0\n"},
 	// TestClients/skewed_soft.
 	{"a key that asked while a report was on its way asks again", "aggregator/apply.go", "	if b.askAgain && ", "	if false && b.askAgain && "},
+	// TestRecallWhileOverdue.
+	{"a recall repeats a report whose answer is overdue", "aggregator/apply.go", "		b.overdue = b.phase == open && b.pending != 0 && now.Sub(b.sentAt) > 2*rt.trip()\n", "		b.overdue = false\n"},
 	// TestMixedCosts.
 	{"grants repay the overdraft", "aggregator/apply.go", "	b.repay()\n", ""},
 	// TestSmallParts.
