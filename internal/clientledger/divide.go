@@ -95,7 +95,7 @@ func (b *bucket) promise(al *allocation, u quota.Units) {
 }
 
 // extend adds the credit of a new grant. Until the client has applied the grant, it may act on an
-// earlier one with more credit.
+// earlier one with more credit (TestClientsShortSurges in internal/sim).
 func (al *allocation) extend(u quota.Units) {
 	al.bucket.promise(al, max(u, al.credit))
 	al.last = u
@@ -162,7 +162,7 @@ func (l *Ledger) grant(al *allocation, e *quota.ReportEntry, before *aggregator.
 }
 
 // allocatable returns the number of the node's tokens that a client may receive. Under soft, that includes only a
-// small part of the tokens promised to other clients.
+// small part of the tokens promised to other clients (TestClientsShortSurges in internal/sim).
 func (l *Ledger) allocatable(al *allocation) quota.Units {
 	b, fromNode := al.bucket, l.look(al.bucket.key)
 	if fromNode.Limit == nil || fromNode.Limit.Ceiling == quota.Hard {

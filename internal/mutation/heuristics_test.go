@@ -129,6 +129,10 @@ var heuristics = []mutation{
 	{"a client may overdraw a little", "internal/clientledger/divide.go", "max(g.Credit, min(g.Level-g.Unseen, little))", "max(g.Credit, 0*min(g.Level-g.Unseen, little))"},
 	// TestClientsSurge.
 	{"a client may overdraw a little only without a surge", "internal/clientledger/divide.go", "al.bucket.settle(l.now, l.cfg.Sync) {", "al.bucket.settle(l.now, l.cfg.Sync) || true {"},
+	// TestClientsShortSurges.
+	{"a client may act on an earlier grant with more credit", "internal/clientledger/divide.go", "al.bucket.promise(al, max(u, al.credit))", "al.bucket.promise(al, u)"},
+	// TestClientsShortSurges.
+	{"little of what is promised to other clients is allocated", "internal/clientledger/divide.go", "	if tokens > little && al.bucket.credit", "	if false && tokens > little && al.bucket.credit"},
 	// TestClientsSurge.
 	{"a client's level lacks what others are about to overdraw", "internal/clientledger/divide.go", "level - (b.spoken - al.beyond)", "level - 0*(b.spoken-al.beyond)"},
 }

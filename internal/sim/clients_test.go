@@ -86,6 +86,28 @@ func TestClientsSurge(t *testing.T) {
 	}
 }
 
+// TestClientsShortSurges checks that short surges at clients whose grants take as long as a decision waits for them exceed a
+// soft limit by little. A client may act on an earlier grant until a later one arrives, and on what its node promised it
+// while the node allocates the tokens to others. Without either, such surges exceed the limit by half as much again.
+func TestClientsShortSurges(t *testing.T) {
+	for _, c := range []struct {
+		delay   time.Duration
+		percent float64
+	}{{15 * time.Millisecond, 17}, {20 * time.Millisecond, 24.5}} {
+		const seeds = 10
+		over, bursts := 0.0, 0.0
+		for seed := range uint64(seeds) {
+			s := clientScenario(quota.Soft, 12, Load{Rate: 5000, On: 300 * time.Millisecond, Off: 1500 * time.Millisecond})
+			s.Seed, s.Delay, s.Duration = seed, c.delay, 5*time.Second
+			r := Run(s)
+			over, bursts = over+100*r.Error()/seeds, bursts+r.Excess/500/seeds
+		}
+		if t.Logf("%v: %.1f %% more than the ideal, %.2f bursts beyond the limit", c.delay, over, bursts); over > c.percent {
+			t.Errorf("%v: %.1f %% more than the ideal; at most %v", c.delay, over, c.percent)
+		}
+	}
+}
+
 // TestClientsCountedOnce checks that the leader books exactly once what clients admitted while
 // their streams break all the time.
 func TestClientsCountedOnce(t *testing.T) {
