@@ -281,7 +281,7 @@ func (b *bucket) others(al *allocation, fromNode *aggregator.Allocation) quota.U
 func (l *Ledger) need(al *allocation, e *quota.ReportEntry) quota.Units {
 	need := fairshare.Most(al.demand*grantIntervals*l.cfg.Sync.Seconds(), float64(quota.Token))
 	u := quota.RoundUnits(need)
-	if need < float64(2*quota.Token) { // so little would be held unused
+	if need < float64(2*quota.Token) { // so little would be held unused (TestRareClients in internal/sim)
 		u = 0
 	}
 	want := max(u, e.Want) - al.allocated

@@ -131,6 +131,10 @@ var heuristics = []mutation{
 	{"a client may overdraw a little", "internal/clientledger/divide.go", "max(g.Credit, min(g.Level-g.Unseen, little))", "max(g.Credit, 0*min(g.Level-g.Unseen, little))"},
 	// TestClientsSurge.
 	{"a client may overdraw a little only without a surge", "internal/clientledger/divide.go", "al.bucket.settle(l.now, l.cfg.Sync) {", "al.bucket.settle(l.now, l.cfg.Sync) || true {"},
+	// TestRefusedClients.
+	{"callers that were refused do not wait", "internal/clientledger/push.go", "	return al.callersWait && age <= grantWait", "	return age <= grantWait"},
+	// TestRareClients.
+	{"a client that needs less than two tokens holds none in advance", "internal/clientledger/divide.go", "	if need < float64(2*quota.Token) {", "	if need < float64(0*quota.Token) {"},
 	// TestClientsShortSurges.
 	{"a client may act on an earlier grant with more credit", "internal/clientledger/divide.go", "al.bucket.promise(al, max(u, al.credit))", "al.bucket.promise(al, u)"},
 	// TestClientsShortSurges.

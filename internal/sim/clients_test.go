@@ -108,6 +108,43 @@ func TestClientsShortSurges(t *testing.T) {
 	}
 }
 
+// TestRefusedClients checks that a node allocates no tokens to clients only because it has just refused their callers. Most
+// of 300 clients would not use them soon: a load that comes and goes would admit 11 % too little, and under four times
+// the limit clients would send 40 % more reports.
+func TestRefusedClients(t *testing.T) {
+	const seeds = 4
+	play := func(load Load) (off, reports float64) {
+		for seed := range uint64(seeds) {
+			s := clientScenario(quota.Soft, 300, load)
+			s.Limit.Rate.Tokens, s.Limit.Burst, s.Seed, s.Duration = 300, 100, seed, 4*time.Second
+			r := Run(s)
+			off, reports = off+100*r.Error()/seeds, reports+float64(r.ClientReports)/seeds
+		}
+		return off, reports
+	}
+	off, _ := play(Load{Rate: 900, On: time.Second, Off: time.Second})
+	_, reports := play(Load{Rate: 1200})
+	if t.Logf("on and off %+.1f %%; even %.0f reports of clients", off, reports); off < -8.5 || reports > 20_000 {
+		t.Errorf("on and off %+.1f %%; even %.0f reports of clients; want at most 8.5 %% too few, and at most 20,000", off, reports)
+	}
+}
+
+// TestRareClients checks that clients of a hard limit with a request every 1.25 s hold no tokens in advance: their node
+// would have to ask the leader for so many more that leaders received half as many reports again.
+func TestRareClients(t *testing.T) {
+	const seeds = 5
+	reports, off := 0.0, 0.0
+	for seed := range uint64(seeds) {
+		s := clientScenario(quota.Hard, 300, Load{Rate: 240})
+		s.Limit.Rate.Tokens, s.Limit.Burst, s.Seed, s.Duration = 300, 300, seed, 4*time.Second
+		r := Run(s)
+		reports, off = reports+float64(r.Reports)/seeds, off+100*r.Error()/seeds
+	}
+	if t.Logf("%.0f reports to leaders, %+.2f %%", reports, off); reports > 225 || off < -0.5 {
+		t.Errorf("%.0f reports to leaders, %+.2f %%; want at most 225 and 0.5 %% too few", reports, off)
+	}
+}
+
 // TestClientsCountedOnce checks that the leader books exactly once what clients admitted while
 // their streams break all the time.
 func TestClientsCountedOnce(t *testing.T) {
