@@ -145,9 +145,10 @@ func (l *Ledger) busy(al *allocation) bool {
 	return float64(al.live)*2*l.cfg.Sync.Seconds() >= float64(quota.Token)
 }
 
-// reservedBefore is the part of the pool that is reserved for members whose callers were refused and whose
-// deficit is larger than al's, and which will probably use it soon (TestRareBesideFlood in internal/sim). They get it from
-// pushReturned or, under soft, when they report: there it is at most b.smallAmount, since more would lie unused until then.
+// reservedBefore is the part of the pool that is reserved for members whose callers were refused, whose deficit is larger
+// than al's, and which will probably use it soon (TestRareBesideFlood in internal/sim). They get it from pushReturned or,
+// under soft, when they report: there it is at most b.smallAmount, since more would lie unused until then
+// (TestOnOffOnManyNodes).
 func (l *Ledger) reservedBefore(now quota.Time, b *bucket, al *allocation) (sum quota.Units) {
 	room := capRooms{bucket: b}
 	for i := range b.allocations {

@@ -45,6 +45,8 @@ var heuristics = []mutation{
 	{"tokens reserved for others are not free", "leader/divide.go", "	if short > 0 && b.limit.Ceiling == quota.Soft {", "	if short > 0 && b.limit.Ceiling == quota.Soft && false {"},
 	// TestTurns.
 	{"tokens are left to members that are due more", "leader/deficit.go", "		if u := l.unmetOf(now, o); u > 0 {\n", "		if u := l.unmetOf(now, o); u > 0 && false {\n"},
+	// TestOnOffOnManyNodes.
+	{"under soft, little is left to members that are due more", "leader/deficit.go", "		sum = min(sum, quota.RoundUnits(b.smallAmount()))\n", ""},
 	// TestRareBesideFlood.
 	{"no tokens are left to a member that will not use them soon", "leader/deficit.go", "o.deficit <= al.deficit || !l.busy(o) {", "o.deficit <= al.deficit {"},
 	// TestWindowBoundaries/fixed_minute.
