@@ -57,6 +57,8 @@ var heuristics = []mutation{
 	{"a member that had more leaves a request for members that had less", "leader/ask.go", "	kept := l.keptFromAsker(b, al)\n", "	kept := 0 * l.keptFromAsker(b, al)\n"},
 	// TestPresumedUse.
 	{"short bursts recall tokens that others hold", "leader/divide.go", "	g.Free = g.Free.Plus(l.recallPresumed(now, b, al, g))\n", ""},
+	// TestClients/even_soft.
+	{"use that is always in transit recalls nothing", "leader/push.go", "g.Level <= accrued(b.gains, 3*l.cfg.Sync) || ", ""},
 	// TestBurstOnAllNodes.
 	{"tokens that callers wait for count as spent", "leader/divide.go", "		r.awaited = min(tokens, e.Want)\n", "		r.awaited = 0\n"},
 	// TestClients/skewed_soft.
