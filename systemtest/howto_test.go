@@ -67,7 +67,7 @@ func follow(t *testing.T, page string, lines ...string) (commands int) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	sh := newShell(t, "/tmp/try")
+	sh := newShell(t, "/srv/quorate")
 	sh.run("cp -r " + examples + " examples && sed -i -E 's/timeout [25]0ms/timeout 30s/' examples/gateway/quorate.conf")
 	for _, line := range lines {
 		sh.run(line)
