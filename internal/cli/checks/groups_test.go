@@ -47,11 +47,11 @@ func TestGroupsTable(t *testing.T) {
 	if err := errors.Join(render.WritePage(&table, page), render.NewPrinter(render.FormatCSV, false, &csv).Print(nil, page)); err != nil {
 		t.Fatal(err)
 	}
-	const want = "group,keys,rate,demand,used,attempted,admitted,refused,needless,needless_at_most,remaining\neu,2,9,12.25,0.5,100,90,10,0,0,3\n,1,0,0,0,0,0,0,0,0,0\n"
+	const want = "group,keys,rate,demand,load,attempted,admitted,refused,needless,needless_at_most,remaining\neu,2,9,12.25,0.5,100,90,10,0,0,3\n,1,0,0,0,0,0,0,0,0,0\n"
 	if csv.String() != want {
 		t.Errorf("CSV:\n%s\nwant:\n%s", csv.String(), want)
 	}
-	const wantTable = `GROUP  KEYS  RATE  DEMAND  USED  ATTEMPTED  ADMITTED  REFUSED  REMAINING
+	const wantTable = `GROUP  KEYS  RATE  DEMAND  LOAD  ATTEMPTED  ADMITTED  REFUSED  REMAINING
 eu        2   9.0    12.2   50%        100        90       10          3
 -         1   0.0     0.0    0%          0         0        0          0
 of the first 1000 keys; further keys are in no group

@@ -103,10 +103,9 @@ func newKeysTopCommand() *cobra.Command {
 		Use: "top [NAMESPACE[/LIMIT]]", Aliases: []string{"list"},
 		Short: "Print the keys with the highest demand",
 		Long: `Print the keys with the highest demand, over the whole cluster, as "quorate
-rates" does. RATE and DEMAND are tokens per second over the last few seconds,
-USED is the demand divided by the rule's refill rate; the other columns count
-tokens since the leader of the key's range first saw the key. "list" is the same
-command.`,
+rates" does. "list" is the same command.
+
+` + ratesColumns,
 		Example: `  quorate keys top
   quorate keys top web/per_client --top 5
   quorate keys top api -o json`,

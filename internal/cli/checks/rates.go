@@ -44,6 +44,13 @@ func (r *ratesOptions) addFlags(cmd *cobra.Command) {
 	r.output.AddFlags(cmd, "table", "json")
 }
 
+// ratesColumns explains the columns of a table of rates, in the help of its commands.
+const ratesColumns = `RATE and DEMAND are tokens per second over the last few seconds: those admitted,
+and those requested. LOAD is DEMAND in percent of what the rule refills: above
+100%, even far above, the key uses up its burst, and is refused after that. Of a
+concurrency limit, LOAD is the part in flight. The other columns count tokens
+since the leader of the key's range first saw the key.`
+
 // NewRatesCommand returns "quorate rates".
 func NewRatesCommand() *cobra.Command {
 	var r ratesOptions
@@ -51,12 +58,12 @@ func NewRatesCommand() *cobra.Command {
 		Use:   "rates",
 		Short: "Print the keys with the highest demand, or another top list",
 		Long: `Print the keys with the highest demand, over the whole cluster, as the leaders
-of their ranges report them. RATE and DEMAND are tokens per second over the last
-few seconds, USED is the demand divided by the rule's refill rate; the other
-columns count tokens since the leader of the key's range first saw the key.`,
+of their ranges report them.
+
+` + ratesColumns,
 		Example: `  quorate rates --top 5
   quorate rates --by refusal_rate --prefix acme/
-  quorate rates --by utilisation --top 1000 -o csv > used.csv
+  quorate rates --by utilisation --top 1000 -o csv > load.csv
   quorate rates --limit web/per_client -o json
   quorate rates --label 2=eu --group-by 1 --watch 2s`,
 		Args: cobra.NoArgs,
@@ -179,13 +186,13 @@ func (r *ratesOptions) print(cmd *cobra.Command, res *quoratev1.TopRatesResponse
 }
 
 func printGroups(p *render.Page, res *quoratev1.TopRatesResponse) {
-	tbl := render.NewTable("GROUP", "KEYS", "RATE", "DEMAND", "USED", "ATTEMPTED", "ADMITTED", "REFUSED", needless, needlessAtMost, "REMAINING")
+	tbl := render.NewTable("GROUP", "KEYS", "RATE", "DEMAND", "LOAD", "ATTEMPTED", "ADMITTED", "REFUSED", needless, needlessAtMost, "REMAINING")
 	hideNeedless(tbl, res.Groups)
 	for _, g := range res.Groups {
 		least, most := needlessCells(g)
 		tbl.Row(render.NameOrNothing(g.Value), g.Keys, perSecond(g.Rate), perSecond(g.Demand), render.Part(g.Utilisation), g.Attempted, g.Admitted, g.Refused, least, most, g.Remaining)
 	}
-	p.Table(tbl)
+	p.TableOr(tbl, "no traffic")
 	if names := unrefused(res.Limits); names != "" {
 		fmt.Fprintf(p, "REFUSED includes requests that passed, because these limits are not enforced, or not for all keys: %s\n", names)
 	}
@@ -210,7 +217,7 @@ func unrefused(limits []*quoratev1.LimitError) string {
 }
 
 func printRates(p *render.Page, res *quoratev1.TopRatesResponse) {
-	tbl := render.NewTable("LIMIT", "KEY", "RULE", "RATE", "DEMAND", "USED", "ATTEMPTED", "ADMITTED", "REFUSED", needless, needlessAtMost, "REMAINING", "NODES", "RANGE", "LEADER")
+	tbl := render.NewTable("LIMIT", "KEY", "RULE", "RATE", "DEMAND", "LOAD", "ATTEMPTED", "ADMITTED", "REFUSED", needless, needlessAtMost, "REMAINING", "NODES", "RANGE", "LEADER")
 	hideNeedless(tbl, res.Keys)
 	for _, k := range res.Keys {
 		least, most := needlessCells(k)

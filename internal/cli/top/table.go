@@ -33,7 +33,7 @@ var keyColumns = []column{
 	{"DEMAND/s", quoratev1.RateOrder_RATE_ORDER_DEMAND},
 	{"ADMITTED/s", quoratev1.RateOrder_RATE_ORDER_RATE},
 	{"REFUSED/s", quoratev1.RateOrder_RATE_ORDER_REFUSAL_RATE},
-	{"USED", quoratev1.RateOrder_RATE_ORDER_UTILISATION},
+	{"LOAD", quoratev1.RateOrder_RATE_ORDER_UTILISATION},
 	{"LEFT", quoratev1.RateOrder_RATE_ORDER_REMAINING},
 	{"REFUSED", quoratev1.RateOrder_RATE_ORDER_REFUSED},
 	{"OVER", quoratev1.RateOrder_RATE_ORDER_OVER_ADMITTED},

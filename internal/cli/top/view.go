@@ -231,7 +231,8 @@ Of limits: tokens per second requested, admitted and refused, since the screen b
 in all, since the nodes started: refused, OVER admitted, NEEDLESS refusals (at least-at most), the
 WORST excess of a key, and its stated BOUND. Requests refused by a limit in shadow, or off,
 pass; a limit with 25% is enforced for that share of its keys.
-Of keys: USED is demand divided by refill; LEFT is what can be spent now.
+Of keys: LOAD is the demand in percent of the refill: above 100%, the key uses up its burst, and is
+refused after that. LEFT is what can be spent now.
 
 Any key goes back.`
 
