@@ -392,7 +392,7 @@ func (p *parts) checkServices(t *testing.T, s *config.Node) {
 // it is set, or there is no limit.
 func TestChartMemory(t *testing.T) {
 	for values, want := range map[string]string{
-		"":                                              "1843MiB",
+		"":                                              "2764MiB",
 		"resources: {limits: {memory: 512Mi}}":          "460MiB",
 		"resources: {limits: {memory: 1.5Gi}}":          "1382MiB",
 		"resources: {limits: {memory: 4G}}":             "3433MiB",
