@@ -19,8 +19,12 @@ func (r *router) getBackup(w http.ResponseWriter, req *http.Request) (int, error
 		out.begin()
 		return http.StatusOK, nil
 	}
+	ctx, stop := r.WhileAuthorized(req.Context())
 	b := bufio.NewWriterSize(out, api.BackupPiece)
-	err := r.Backup.Copy(req.Context(), b)
+	err := r.Backup.Copy(ctx, b)
+	if gone := stop(); gone != nil {
+		err = gone
+	}
 	if err == nil {
 		err = b.Flush()
 	}

@@ -2,7 +2,9 @@ package rest
 
 import (
 	"bufio"
+	"cmp"
 	"context"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -21,11 +23,11 @@ import (
 	"github.com/quorate/quorate/internal/rbac"
 )
 
-// lasting returns a node on which ann may watch web, and a function that removes her token or her
+// lasting returns a node on which ann may watch and back up everything, and a function that removes her token or her
 // role.
 func lasting(t *testing.T, take string) (*secured, func()) {
 	t.Helper()
-	s := newSecured(t, map[string]rbac.Binding{"ann": {Permissions: []string{"check", "rates.read", "events.read"}, Scope: rbac.Namespace("web")}})
+	s := newSecured(t, map[string]rbac.Binding{"ann": {Permissions: []string{"check", "rates.read", "events.read", "cluster.backup"}, Scope: rbac.Everywhere}})
 	guard, err := auth.New(auth.Config{Table: s.Security})
 	if err != nil {
 		t.Fatal(err)
@@ -36,7 +38,7 @@ func lasting(t *testing.T, take string) (*secured, func()) {
 		if take == "token" {
 			_, _ = s.RevokeToken(ctx, s.securedNode.tokens[0].ID) // never fails
 		} else {
-			_, _ = s.DeleteBinding(ctx, rbac.Binding{Identity: "token:ann", Scope: rbac.Namespace("web")}) // never fails
+			_, _ = s.DeleteBinding(ctx, rbac.Binding{Identity: "token:ann", Scope: rbac.Everywhere}) // never fails
 		}
 	}
 }
@@ -166,6 +168,62 @@ func TestLastingInSilence(t *testing.T) {
 				}
 			case <-ctx.Done():
 				t.Error("it does not end")
+			}
+		})
+	}
+}
+
+// endlessBackup is a node whose backup sends two pieces and then takes as long as it may.
+type endlessBackup struct{ *secured }
+
+func (endlessBackup) Backup(ctx context.Context, w io.Writer, _ func(done, total int)) error {
+	_, err := w.Write(make([]byte, 2*api.BackupPiece))
+	<-ctx.Done()
+	return cmp.Or(err, ctx.Err())
+}
+
+// TestLastingBackup checks that a backup breaks off, on either wire, once its caller's token or role is gone.
+func TestLastingBackup(t *testing.T) {
+	for take, want := range map[string]codes.Code{"token": codes.Unauthenticated, "role": codes.PermissionDenied} {
+		t.Run(take+" over gRPC", func(t *testing.T) {
+			s, gone := lasting(t, take)
+			svc := api.New(endlessBackup{s}, s.opts)
+			svc.Again = 0
+			ctx, cancel := context.WithTimeout(s.as(t.Context(), "ann"), 20*time.Second)
+			defer cancel()
+			stream, err := quoratev1.NewBackupServiceClient(dialService(t, svc, nil)).Backup(ctx, &quoratev1.BackupRequest{})
+			if err == nil {
+				_, err = stream.Recv()
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			gone()
+			if err := ends(func() error { _, err := stream.Recv(); return err }); status.Code(err) != want {
+				t.Errorf("ends with %v; want %v", err, want)
+			}
+		})
+		t.Run(take+" over HTTP", func(t *testing.T) {
+			s, gone := lasting(t, take)
+			svc := api.New(endlessBackup{s}, s.opts)
+			svc.Again = 0
+			srv := httptest.NewServer(New(svc, Options{}).Handler)
+			t.Cleanup(srv.Close)
+			ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+			defer cancel()
+			req, err := http.NewRequestWithContext(ctx, http.MethodGet, srv.URL+"/v1/backup", nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			req.Header.Set("Authorization", "Bearer "+s.tokens["ann"])
+			res, err := http.DefaultClient.Do(req)
+			if err != nil || res.StatusCode != http.StatusOK {
+				t.Fatalf("%v, %v", res, err)
+			}
+			defer res.Body.Close()
+			gone()
+			if n, err := io.Copy(io.Discard, res.Body); err == nil || ctx.Err() != nil {
+				t.Errorf("%d bytes, %v; want the server to break off", n, err)
 			}
 		})
 	}
