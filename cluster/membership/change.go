@@ -49,6 +49,10 @@ func (s *Service) Change(ctx context.Context, by string, req proto.Message) (pro
 			return res, err
 		}
 		doubt = doubt || errors.Is(err, errInDoubt)
+		if stale := (*staleError)(nil); !doubt && errors.As(err, &stale) && stale.revision > c.revision {
+			c.revision = stale.revision // even if this node does not have it yet
+			continue
+		}
 		if !errors.Is(err, errChangedSince) {
 			select {
 			case <-ctx.Done():
@@ -75,7 +79,7 @@ var errChangedSince = errors.New("others made changes since")
 func (s *Service) changeUnlessMade(ctx context.Context, c *caller, req proto.Message, doubt bool) (proto.Message, error) {
 	made := s.changes[methodOf(req)].made
 	if !doubt || made == nil {
-		c.revision = s.node.Table().Revision()
+		c.revision = max(c.revision, s.node.Table().Revision())
 		return s.changeOnce(ctx, c, req)
 	}
 	out, err := s.changeOnce(ctx, c, &raftlogv1.ChangeMembers{})
@@ -224,7 +228,11 @@ func failedChange(err error) *peerv1.CallClusterResult {
 	if refusal := (*Error)(nil); errors.As(err, &refusal) {
 		st.Code = int32(refusal.Kind.Code())
 	}
-	return &peerv1.CallClusterResult{Status: snapshotio.Encode(st)}
+	res := &peerv1.CallClusterResult{Status: snapshotio.Encode(st)}
+	if stale := (*staleError)(nil); errors.As(err, &stale) {
+		res.Revision = stale.revision
+	}
+	return res
 }
 
 func (s *Service) decodeChange(r *peerv1.CallClusterResult, req proto.Message) (proto.Message, error) {
@@ -235,6 +243,9 @@ func (s *Service) decodeChange(r *peerv1.CallClusterResult, req proto.Message) (
 		}
 		switch codes.Code(st.Code) { //nolint:exhaustive // the others are refusals
 		case codes.Unavailable:
+			if r.GetRevision() != 0 {
+				return nil, &staleError{r.GetRevision()}
+			}
 			return nil, errors.New(st.Message)
 		case codes.Unknown:
 			return nil, fmt.Errorf("%w: %s", errInDoubt, st.Message)
@@ -258,20 +269,20 @@ func (s *Service) carryOutChange(ctx context.Context, c *caller, req proto.Messa
 }
 
 // amend builds a change from the newest membership and commits it. If make returns nil, amend commits nothing. If
-// another change came first, amend builds the change again if revision is 0, or else returns ErrStale: it then
+// another change came first, amend builds the change again if revision is 0, or else returns a *staleError: it then
 // changes only the membership of that revision.
 func (s *Service) amend(ctx context.Context, revision uint64, make func(t *Table) (*raftlogv1.ChangeMembers, error)) (*Table, error) {
 	for {
 		t := s.node.Table()
 		if revision != 0 && revision != t.Revision() {
-			return nil, ErrStale
+			return nil, &staleError{t.Revision()}
 		}
 		c, err := make(t)
 		if c == nil || err != nil {
 			return t, err
 		}
 		after, err := s.commitMembers(ctx, t, c)
-		if !errors.Is(err, ErrStale) || revision != 0 {
+		if !errors.Is(err, ErrStale) {
 			return after, err
 		}
 		if ctx.Err() != nil {

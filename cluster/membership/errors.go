@@ -12,6 +12,15 @@ import (
 // must decide again.
 var ErrStale = errors.New("the membership has changed in the meantime")
 
+// staleError is an ErrStale of a change that may change the membership of one revision only.
+type staleError struct {
+	revision uint64 // of the membership instead
+}
+
+func (e *staleError) Error() string { return ErrStale.Error() }
+
+func (e *staleError) Unwrap() error { return ErrStale }
+
 // Error is a refusal to show to the caller.
 type Error struct {
 	Kind Kind

@@ -345,6 +345,52 @@ func TestSlowTryChangesNothingLater(t *testing.T) {
 	}
 }
 
+// laggingNode is a node whose membership is not the leader's. Others change that before a call of this node arrives.
+type laggingNode struct {
+	*losingNode
+	own    *Table
+	others int // changes that others still make
+	calls  int
+}
+
+func (n *laggingNode) Table() *Table { return n.own }
+
+func (n *laggingNode) CallSlow(ctx context.Context, _ quota.NodeID, c *peerv1.Call) (*peerv1.Call, error) {
+	if n.calls++; n.others > 0 {
+		n.others--
+		if _, err := n.leader.carryOutChange(ctx, &caller{by: "other", seed: pki.NewSeed()}, &quoratev1.CreateJoinTokenRequest{}); err != nil {
+			return nil, err
+		}
+	}
+	return n.carryOut(ctx, c)
+}
+
+// TestContendedChange checks that a change that others forestall is tried again at once with the leader's revision, and
+// with pauses if that is not a newer one.
+func TestContendedChange(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		drain := &quoratev1.ChangeNodeRequest{Node: "n3", Change: quoratev1.NodeChange_NODE_CHANGE_DRAIN, Force: true}
+		leads, _ := newLosingNode()
+		n := &laggingNode{losingNode: leads, own: leads.table, others: 20}
+		s := NewService(Config{Self: "n1", Ranges: 2}, ViewOf(n.own, 2), true, n)
+		began := time.Now()
+		if _, err := s.Change(t.Context(), "me", drain); err != nil {
+			t.Fatal(err)
+		}
+		if took := time.Since(began); took > 0 || n.calls != 21 || leads.table.Member("n3").State != Draining {
+			t.Errorf("%d calls and pauses of %v; want 21 and none", n.calls, took)
+		}
+
+		newer := proto.CloneOf(n.own.Proto())
+		newer.Revision = 100
+		n.own, n.calls = New(newer), 0
+		_, err := s.Change(t.Context(), "me", drain)
+		if late := (*quota.NoLeaderError)(nil); !errors.As(err, &late) || n.calls > int(changeLimit/retryPause)+1 {
+			t.Errorf("of a leader that lags: %v after %d calls", err, n.calls)
+		}
+	})
+}
+
 // TestLostJoinIsAuthorized checks that a join whose answer was lost gets nothing for the id of an old join alone, and that
 // the entry without a change has none, whatever a node sends.
 func TestLostJoinIsAuthorized(t *testing.T) {

@@ -4966,7 +4966,9 @@ type CallClusterResult struct {
 	// The encoded response.
 	Response []byte `protobuf:"bytes,1,opt,name=response,proto3" json:"response,omitempty"`
 	// An encoded google.rpc.Status, when it failed.
-	Status        []byte `protobuf:"bytes,2,opt,name=status,proto3" json:"status,omitempty"`
+	Status []byte `protobuf:"bytes,2,opt,name=status,proto3" json:"status,omitempty"`
+	// Revision of the membership, if nothing was done because the call may change only another one.
+	Revision      uint64 `protobuf:"varint,3,opt,name=revision,proto3" json:"revision,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -5013,6 +5015,13 @@ func (x *CallClusterResult) GetStatus() []byte {
 		return x.Status
 	}
 	return nil
+}
+
+func (x *CallClusterResult) GetRevision() uint64 {
+	if x != nil {
+		return x.Revision
+	}
+	return 0
 }
 
 // CallAnnounce announces the sender's state.
@@ -9375,10 +9384,11 @@ const file_quorate_peer_v1_peer_proto_rawDesc = "" +
 	"\arequest\x18\x02 \x01(\fR\arequest\x12\x0e\n" +
 	"\x02by\x18\x03 \x01(\tR\x02by\x12\x12\n" +
 	"\x04seed\x18\x04 \x01(\fR\x04seed\x12\x1a\n" +
-	"\brevision\x18\x05 \x01(\x04R\brevision\"G\n" +
+	"\brevision\x18\x05 \x01(\x04R\brevision\"c\n" +
 	"\x11CallClusterResult\x12\x1a\n" +
 	"\bresponse\x18\x01 \x01(\fR\bresponse\x12\x16\n" +
-	"\x06status\x18\x02 \x01(\fR\x06status\"8\n" +
+	"\x06status\x18\x02 \x01(\fR\x06status\x12\x1a\n" +
+	"\brevision\x18\x03 \x01(\x04R\brevision\"8\n" +
 	"\fCallAnnounce\x12\x16\n" +
 	"\x06member\x18\x01 \x01(\fR\x06member\x12\x10\n" +
 	"\x03csr\x18\x02 \x01(\fR\x03csr\"J\n" +
