@@ -72,7 +72,14 @@
 // is not booked. It wants at most a burst. Overdrafts, and use after the lease, are booked only up
 // to a bound: the limit's OwedUnits and the refill while the client was silent, once for each client
 // of the key plus five times. So a client that lies can deny others one bucket, for as long as some
-// bursts take to refill. A session that never existed is not settled.
+// bursts take to refill. A session to this node that never existed is not settled.
+//
+// Ended sessions (Bounds) have no bound for one owner, because the last report that another node relays
+// does not name the owner. A process may settle sessions that never existed to nodes that are no members. So one
+// owner can push out those of others with 65,536 short messages. If the last report of another session
+// arrives after that, what the session had not reported before is booked once more (if its node is dead and the
+// first answer was lost) or not at all (if this node had forgotten it). That is mostly the use of
+// one sync interval, and under hard overdrafts only: allocated tokens count as used.
 //
 // # Cut off
 //
@@ -86,6 +93,7 @@
 // MaxClients attached clients, and as many broken sessions; MaxKeys keys of clients; of broken sessions
 // and of keys, one owner has at most seven for each free place (fairshare.PerFree); 4096 entries in a
 // report; 8 unacknowledged grants of tokens for each client and key; 4096 grants that wait to be pushed;
-// 65,536 settled sessions, remembered for an hour. The work for a report does not depend on the number of
-// clients, except for the division, which reads all clients of a key four times an interval.
+// 65,536 settled sessions, as many forgotten ones, and as many booked parts of last reports, each for an
+// hour. The work for a report does not depend on the number of clients, except for the division, which
+// reads all clients of a key four times an interval.
 package clientledger

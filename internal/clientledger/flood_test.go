@@ -109,6 +109,52 @@ func TestFloodOfBrokenSessions(t *testing.T) {
 	}
 }
 
+// TestFloodOfEndedSessions: an owner that ends 65,536 sessions makes the node forget those of others that ended earlier. A
+// last report that is repeated then books its unreported use once more (of a dead node), or not at all (forgotten here).
+func TestFloodOfEndedSessions(t *testing.T) {
+	l := bucketLimit(quota.Soft, 1, 100)
+	w := newWorld(t, l, 0)
+	w.b = New(Config{Self: "n", MaxClients: 8}, w.node)
+	last := quota.Report{From: "other", Incarnation: 1, Term: 1, Seq: 1, Full: true, Entries: []quota.ReportEntry{{
+		Key: quota.Key{LimitName: l.LimitName, Key: "k"}, Epoch: 1, Used: 20 * quota.Token, Unreported: 5 * quota.Token, Final: true,
+	}}}
+	inherits := func(what string, want int64) {
+		t.Helper()
+		w.b.Inherit(w.now, &last)
+		w.run(200*time.Millisecond, 10*time.Millisecond)
+		if got := w.ledger.Booked(l.LimitName).Tokens(); got != want {
+			t.Errorf("%s: %d tokens are booked; want %d", what, got, want)
+		}
+	}
+	inherits("once", 5)
+	inherits("repeated", 5)
+	for i := range maxSettled {
+		w.b.Inherit(w.now, &quota.Report{From: "greedy", Incarnation: 1, Term: quota.Term(i + 1), Seq: 1, Full: true})
+	}
+	inherits("repeated after a flood", 10)
+	inherits("and again", 10)
+
+	forget := func(id quota.NodeID, owner string, term quota.Term) {
+		if err := w.b.Attach(w.now, id, owner, 1, term); err != nil {
+			t.Fatal(err)
+		}
+		w.b.Detach(w.now, id, 1, term)
+	}
+	forget("another", "", 1)
+	w.now = w.now.Add(2 * remember)
+	w.b.Sweep(w.now)
+	last.From = "another"
+	if err := w.b.Final(w.now, &last); !errors.Is(err, ErrForgotten) {
+		t.Errorf("before a flood: %v; want ErrForgotten", err)
+	}
+	for i := range maxSettled + 8 {
+		forget("greedy", "greedy", quota.Term(i+1<<20))
+	}
+	if err := w.b.Final(w.now, &last); !errors.Is(err, ErrUnknown) {
+		t.Errorf("after a flood: %v; want ErrUnknown", err)
+	}
+}
+
 // TestKeysBeyondTheTable: for keys without room at their node, processes share one bucket of a soft
 // limit, as the node's own callers do.
 func TestKeysBeyondTheTable(t *testing.T) {
