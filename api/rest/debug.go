@@ -37,8 +37,9 @@ func NewDebug(s *api.Service) *http.Server {
 			}
 		}
 		rec := &statusRecorder{ResponseWriter: w, code: http.StatusOK}
-		mux.ServeHTTP(rec, req)
-		return rec.code, nil
+		ctx, stop := r.WhileAuthorized(req.Context()) // a profile takes up to a minute
+		mux.ServeHTTP(rec, req.WithContext(ctx))
+		return rec.code, stop()
 	})
 	return &http.Server{
 		Handler:           http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) { h(w, req) }),

@@ -23,11 +23,11 @@ import (
 	"github.com/quorate/quorate/internal/rbac"
 )
 
-// lasting returns a node on which ann may watch and back up everything, and a function that removes her token or her
+// lasting returns a node on which ann may watch, back up and profile everything, and a function that removes her token or her
 // role.
 func lasting(t *testing.T, take string) (*secured, func()) {
 	t.Helper()
-	s := newSecured(t, map[string]rbac.Binding{"ann": {Permissions: []string{"check", "rates.read", "events.read", "cluster.backup"}, Scope: rbac.Everywhere}})
+	s := newSecured(t, map[string]rbac.Binding{"ann": {Permissions: []string{"check", "rates.read", "events.read", "cluster.backup", "debug.read"}, Scope: rbac.Everywhere}})
 	guard, err := auth.New(auth.Config{Table: s.Security})
 	if err != nil {
 		t.Fatal(err)
@@ -66,7 +66,7 @@ func TestLastingCalls(t *testing.T) {
 				s, gone := lasting(t, take)
 				srv := httptest.NewServer(New(s.service(), Options{}).Handler)
 				t.Cleanup(srv.Close)
-				recv := watchOverHTTP(t, s.tokens["ann"], srv.URL+map[string]string{"events": "/v1/events", "rates": "/v1/rates/watch"}[what]+"?namespace=web")
+				recv := watchOverHTTP(t, s, srv.URL+map[string]string{"events": "/v1/events", "rates": "/v1/rates/watch"}[what]+"?namespace=web")
 				if err := recv(); err != nil {
 					t.Fatal(err)
 				}
@@ -150,7 +150,7 @@ func TestLastingInSilence(t *testing.T) {
 				if what == "events over HTTP" {
 					path = "/v1/events?namespace=web"
 				}
-				recv = watchOverHTTP(t, s.tokens["ann"], srv.URL+path)
+				recv = watchOverHTTP(t, s, srv.URL+path)
 			}
 			if err == nil && what != "events over HTTP" { // which begins with the headers alone
 				err = recv()
@@ -211,12 +211,7 @@ func TestLastingBackup(t *testing.T) {
 			t.Cleanup(srv.Close)
 			ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 			defer cancel()
-			req, err := http.NewRequestWithContext(ctx, http.MethodGet, srv.URL+"/v1/backup", nil)
-			if err != nil {
-				t.Fatal(err)
-			}
-			req.Header.Set("Authorization", "Bearer "+s.tokens["ann"])
-			res, err := http.DefaultClient.Do(req)
+			res, err := http.DefaultClient.Do(s.get(ctx, t, srv.URL+"/v1/backup"))
 			if err != nil || res.StatusCode != http.StatusOK {
 				t.Fatalf("%v, %v", res, err)
 			}
@@ -227,6 +222,37 @@ func TestLastingBackup(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestLastingProfile checks that a profile ends early once its caller's token is revoked.
+func TestLastingProfile(t *testing.T) {
+	s, gone := lasting(t, "token")
+	svc := api.New(s, s.opts)
+	svc.Again = 0
+	srv := httptest.NewServer(NewDebug(svc).Handler)
+	t.Cleanup(srv.Close)
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	time.AfterFunc(100*time.Millisecond, gone)
+	res, err := http.DefaultClient.Do(s.get(ctx, t, srv.URL+"/debug/pprof/goroutine?seconds=30"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	if res.StatusCode == http.StatusOK {
+		t.Errorf("%v", res)
+	}
+}
+
+// get returns a request of ann.
+func (s *secured) get(ctx context.Context, t *testing.T, url string) *http.Request {
+	t.Helper()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header.Set("Authorization", "Bearer "+s.tokens["ann"])
+	return req
 }
 
 // TestLateRequest checks that the caller of a stream is checked while the stream waits for its request.
@@ -315,14 +341,9 @@ func watchOverGRPC(ctx context.Context, t *testing.T, conn *grpc.ClientConn, wha
 	return func() error { return stream.RecvMsg(m) }
 }
 
-func watchOverHTTP(t *testing.T, token, url string) func() error {
+func watchOverHTTP(t *testing.T, s *secured, url string) func() error {
 	t.Helper()
-	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	req.Header.Set("Authorization", "Bearer "+token)
-	res, err := http.DefaultClient.Do(req)
+	res, err := http.DefaultClient.Do(s.get(t.Context(), t, url))
 	if err != nil || res.StatusCode != http.StatusOK {
 		t.Fatalf("%v, %v", res, err)
 	}
