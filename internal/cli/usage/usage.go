@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -137,7 +138,8 @@ var (
 )
 
 // withLimit suggests what was meant by a limit's name where the command takes none: its flag, or
-// its subcommands for a limit. It returns an empty string if there is neither.
+// its subcommands for a limit, or the command of another group with its name, such as "keys top" for
+// "top". It returns an empty string if it finds nothing.
 func withLimit(cmd *cobra.Command, arg string) string {
 	if !strings.Contains(arg, "/") {
 		return ""
@@ -145,10 +147,16 @@ func withLimit(cmd *cobra.Command, arg string) string {
 	if cmd.Flags().Lookup("limit") != nil {
 		return strconv.Quote(cmd.CommandPath() + " --limit " + arg)
 	}
+	meant := cmd.Commands()
+	if len(meant) == 0 {
+		for _, group := range cmd.Root().Commands() {
+			meant = append(meant, slices.DeleteFunc(slices.Clone(group.Commands()), func(sub *cobra.Command) bool { return sub.Name() != cmd.Name() })...)
+		}
+	}
 	var ways []string
-	for _, sub := range cmd.Commands() {
-		if name, after, _ := strings.Cut(brackets.Replace(sub.Use), " "); limitArgument.MatchString(after) {
-			ways = append(ways, strconv.Quote(cmd.CommandPath()+" "+name+" "+limitArgument.ReplaceAllLiteralString(after, arg)))
+	for _, sub := range meant {
+		if _, after, _ := strings.Cut(brackets.Replace(sub.Use), " "); limitArgument.MatchString(after) {
+			ways = append(ways, strconv.Quote(sub.CommandPath()+" "+limitArgument.ReplaceAllLiteralString(after, arg)))
 		}
 	}
 	return strings.Join(ways, " or ")
