@@ -312,7 +312,7 @@ func (b *bucket) fillEntry(e *quota.ReportEntry, now quota.Time, term quota.Term
 	}
 	e.Held, e.Want, e.Window, e.Before = max(0, held).Count(b.allocated), b.wants(), b.window(), min(b.before-min(b.before, b.undecidedBefore), quota.Most)
 	e.Unreported, e.Returned, e.Saved = min(c.spent()-b.acked, quota.Most), b.returned, min(b.saved, quota.Most)
-	e.Final, e.Cancelled = b.phase == closing, b.cancelled.send()
+	e.Final, e.Cancelled, e.Cost = b.phase == closing, b.cancelled.send(), b.largest
 	switch {
 	case b.term == term && b.applied > 0:
 		e.Ref, e.Applied, e.AccruedTo, e.Stopped = b.ref, b.applied, b.from-quota.Time(b.offset), b.rate == 0
@@ -321,6 +321,9 @@ func (b *bucket) fillEntry(e *quota.ReportEntry, now quota.Time, term quota.Term
 	}
 	b.sent, b.sentAt, b.askAgain, b.unpaid, b.sentBack = c, now, false, min(b.unpaid, b.undecided), b.returned
 	b.wanted, b.want, b.wantsLevel, b.largeOverdraft, b.calm = b.want, 0, false, false, false
+	if b.largest != 0 {
+		b.rare().largest = 0
+	}
 	if low := &b.hot().low; low.Load() != 0 {
 		low.Store(0) // no more until the next grant sets it
 	}

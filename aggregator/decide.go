@@ -188,6 +188,9 @@ func (a *Aggregator) decideSlow(now quota.Time, t *attempt, b *bucket, l *quota.
 	}
 	wanted := b.want
 	b.want = max(b.want, min(cost, l.BurstUnits()))
+	if cost > max(quota.Token, b.largest) && a.peers.Load() > 0 {
+		b.rare().largest = cost
+	}
 	covers := est
 	if l.Ceiling == quota.Hard { // presumed use by others refuses no check of a hard limit
 		covers = est.Plus(b.presumed)
@@ -262,6 +265,13 @@ func (a *Aggregator) decideSoft(now quota.Time, t *attempt, b *bucket, l *quota.
 	// only presumed use stands against the cost (doubt), the check needs a grant.
 	if est < cost && est > 0 && b.presumed < quota.Token/2 {
 		est = min(cost, est+b.presumed)
+	}
+	// Others may hold the level in parts that are smaller than their requests, so that nobody uses it. A client then
+	// admits one request of more than a token on what others hold, within its credit, until the node has booked that
+	// (TestClientsLargeRequests in internal/sim). What others have demanded since the level counts as used.
+	others := accrued(b.others, now.Sub(b.levelAt))
+	if est < cost && est+b.presumed-others >= cost && cost > quota.Token && a.peers.Load() > 0 && !b.fresh && b.over == b.ackedOver && beyond <= b.credit {
+		est = cost
 	}
 	b.bound = est >= cost && !b.mayGuess(now, l, beyond, est, a.peers.Load())
 	doubt := est < cost && est+b.presumed >= cost && !b.noneFree

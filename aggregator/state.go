@@ -146,6 +146,8 @@ type rareState struct {
 	credit quota.Units // GrantEntry.Credit of the last grant
 	aside  quota.Units // GrantEntry.Aside of the last grant
 
+	largest quota.Units // in clients: ReportEntry.Cost of the next report
+
 	denied     quota.Time // until then the leader refuses deniedCost and higher costs, which this node repeats without asking
 	deniedCost quota.Units
 

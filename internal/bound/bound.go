@@ -150,10 +150,10 @@ func (b *bounder) reserved(s *Situation) {
 	s.Numbers += fmt.Sprintf("; + %s/s x %v = %s", num(b.rate), round(b.l.MaxDebt), num(s.Worst))
 }
 
-// eachClient is the number of tokens that a client process may be lent beyond its share, plus what
-// it may overdraw of it (package clientledger). Beside that each may use half of an equal part of the burst
+// eachClient is the number of tokens that a client process may be lent beyond its share, plus the most that
+// it may overdraw for a request (package clientledger). Beside that each may use half of an equal part of the burst
 // before it has learned of a key.
-const eachClient = 4 + 4
+const eachClient = 4 + 8
 
 // believed returns the excess of N members that decide by a level of the given age: N-1 of them
 // spend a burst that is not theirs, and each spends what refilled in that time, even if the bucket

@@ -48,8 +48,8 @@ func TestOf(t *testing.T) {
 	}
 	more := c
 	more.Clients = 50
-	if got := Most(&bucket, more); math.Abs(got-(2622+8*50+float64(bucket.Burst)/2)) > 1e-6 {
-		t.Errorf("50 clients: %v; want 8 tokens more for each, and half a burst", got)
+	if got := Most(&bucket, more); math.Abs(got-(2622+12*50+float64(bucket.Burst)/2)) > 1e-6 {
+		t.Errorf("50 clients: %v; want 12 tokens more for each, and half a burst", got)
 	}
 	if got := Of(with(func(l *quota.Limit) { l.Class = quota.Unlimited }), c); got != nil {
 		t.Errorf("unlimited: %+v; want nothing", got)

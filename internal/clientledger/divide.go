@@ -28,6 +28,7 @@ type bucket struct {
 	averageDemand float64 // demand, averaged over some intervals
 	usualAt       quota.Time
 
+	request  quota.Units // cost of a typical request, if more than a token
 	level    float64     // water level of the division, Units per second; +Inf if all demand is covered
 	spare    quota.Units // allocated to clients beyond their expected use
 	levelAt  quota.Time
@@ -41,6 +42,9 @@ const (
 	// little is allocated to a client even if it is promised to others: a client with rare requests
 	// needs it, and many of them rarely ask at once.
 	little = 4 * quota.Token
+	// mostForRequest bounds what a client may overdraw for one request although it is promised to others. The bound that
+	// is stated for each client (package bound) contains it.
+	mostForRequest = 8 * quota.Token
 )
 
 // learn takes over the node's state of the key.
@@ -118,7 +122,23 @@ func (b *bucket) observe(now quota.Time, al *allocation, attempted quota.Units, 
 	}
 	al.reported = now
 	seconds := dt.Seconds()
-	b.ask(al, fairshare.Follow(al.demand, float64(attempted), float64(quota.Token), seconds, math.Exp(-seconds/(3*sync.Seconds()))))
+	b.ask(al, fairshare.Follow(al.demand, float64(attempted), b.size(), seconds, math.Exp(-seconds/(3*sync.Seconds()))))
+}
+
+// learnCost updates the cost of a typical request after a report. It rises at once, so that mixed costs count as the
+// larger one, and falls over some 100 reports.
+func (b *bucket) learnCost(reported quota.Units) {
+	b.request = max(reported, b.request-(b.request-reported)/128)
+}
+
+// size is the cost of a typical request, which counts as one event, in Units: from one token to an eighth of the burst. A
+// larger one is a surge, however often it happens: others have to hear of it at once.
+func (b *bucket) size() float64 {
+	size := b.request
+	if b.limit != nil {
+		size = min(size, b.limit.BurstUnits()/8)
+	}
+	return float64(max(size, quota.Token))
 }
 
 // fade removes the demand, the waiting callers and the credit of a silent client.
@@ -140,6 +160,9 @@ func (l *Ledger) grant(al *allocation, e *quota.ReportEntry, before *aggregator.
 	b := al.bucket
 	b.setAwaited(al, 0)
 	b.leave(al)
+	if asks {
+		b.learnCost(e.Cost)
+	}
 	var want, part quota.Units
 	if (asks || e.Want > 0) && !al.unacked.Full() {
 		want = l.need(al, e)
@@ -204,7 +227,7 @@ func (l *Ledger) grantTokens(al *allocation, fromNode *aggregator.Allocation, to
 	if fromNode.Limit.Ceiling == quota.Soft {
 		al.extend(l.creditOf(al, fromNode, want))
 		if g.Credit = al.last; al.bucket.settle(l.now, l.cfg.Sync) {
-			g.Credit = max(g.Credit, min(g.Level-g.Unseen, little))
+			g.Credit = max(g.Credit, min(g.Level, max(little, min(al.bucket.request, mostForRequest))))
 		}
 	}
 	if fromNode.Limit.Ceiling == quota.Soft && g.Level-g.Unseen >= want {
@@ -266,7 +289,7 @@ func (b *bucket) settle(now quota.Time, sync time.Duration) bool {
 		b.averageDemand += (1 - math.Exp(-now.Sub(b.usualAt).Seconds()/(3*sync.Seconds()))) * (b.demand - b.averageDemand)
 	}
 	b.usualAt = now
-	chance := fairshare.Deviations * math.Sqrt(b.demand*float64(quota.Token)/(3*sync.Seconds()))
+	chance := fairshare.Deviations * math.Sqrt(b.demand*b.size()/(3*sync.Seconds()))
 	return b.demand <= 1.5*b.averageDemand+chance
 }
 
@@ -274,14 +297,14 @@ func (b *bucket) settle(now quota.Time, sync time.Duration) bool {
 // the demand at this node.
 func (b *bucket) others(al *allocation, fromNode *aggregator.Allocation) quota.Units {
 	here := max(0, max(b.demand, float64(fromNode.Demand))-al.demand)
-	return fromNode.Others + quota.RoundUnits(max(0, here-math.Sqrt(here*float64(quota.Token))))
+	return fromNode.Others + quota.RoundUnits(max(0, here-math.Sqrt(here*b.size())))
 }
 
 // need returns what a client should be allocated beyond its present tokens.
 func (l *Ledger) need(al *allocation, e *quota.ReportEntry) quota.Units {
-	need := fairshare.Most(al.demand*grantIntervals*l.cfg.Sync.Seconds(), float64(quota.Token))
+	need := fairshare.Most(al.demand*grantIntervals*l.cfg.Sync.Seconds(), al.bucket.size())
 	u := quota.RoundUnits(need)
-	if need < float64(2*quota.Token) { // so little would be held unused (TestRareClients in internal/sim)
+	if need < 2*al.bucket.size() { // so little would be held unused (TestRareClients in internal/sim)
 		u = 0
 	}
 	want := max(u, e.Want) - al.allocated

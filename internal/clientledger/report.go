@@ -71,7 +71,8 @@ func (l *Ledger) entry(c *client, e *quota.ReportEntry, seq quota.Seq) (quota.Gr
 	}
 	al.closed = false
 	wants := *e
-	wants.Want = min(e.Want, fromNode.Limit.BurstUnits()) // clients want no more; sums of it stay far from overflow
+	// Clients want no more than the burst; sums of it stay far from overflow.
+	wants.Want, wants.Cost = min(e.Want, fromNode.Limit.BurstUnits()), min(e.Cost, fromNode.Limit.BurstUnits())
 	g, ok := l.grant(al, &wants, &fromNode, d.attempted > 0)
 	g.Ack = seq
 	return g, ok
@@ -94,7 +95,7 @@ func (l *Ledger) look(k quota.Key) aggregator.Allocation {
 // sane reports whether all fields are in the ranges that clients send.
 func sane(e *quota.ReportEntry) bool {
 	for _, u := range [...]quota.Units{
-		e.Used, e.Overdrawn, e.Refused, e.Refunded, e.Held, e.Want, e.Unreported, e.Before, e.Charged, e.Alone, e.Returned,
+		e.Used, e.Overdrawn, e.Refused, e.Refunded, e.Held, e.Want, e.Cost, e.Unreported, e.Before, e.Charged, e.Alone, e.Returned,
 	} {
 		if u < 0 || u > quota.Most {
 			return false

@@ -132,13 +132,19 @@ var heuristics = []mutation{
 	// TestClients/skewed_soft.
 	{"tokens that other clients do not need are free", "internal/clientledger/divide.go", "free.Plus(max(0, b.spare-l.spare(al)))", "free.Plus(0 * max(0, b.spare-l.spare(al)))"},
 	// TestClients/on-off_soft.
-	{"a client may overdraw a little", "internal/clientledger/divide.go", "max(g.Credit, min(g.Level-g.Unseen, little))", "max(g.Credit, 0*min(g.Level-g.Unseen, little))"},
+	{"a client may overdraw a little", "internal/clientledger/divide.go", "g.Credit = max(g.Credit, min(g.Level, max(little", "g.Credit = max(g.Credit, 0*min(g.Level, max(little"},
 	// TestClientsSurge.
 	{"a client may overdraw a little only without a surge", "internal/clientledger/divide.go", "al.bucket.settle(l.now, l.cfg.Sync) {", "al.bucket.settle(l.now, l.cfg.Sync) || true {"},
 	// TestRefusedClients.
 	{"callers that were refused do not wait", "internal/clientledger/push.go", "	return al.callersWait && age <= grantWait", "	return age <= grantWait"},
+	// TestClientsLargeRequests.
+	{"a client admits one large request on a level that others hold", "aggregator/decide.go", "b.over == b.ackedOver && beyond <= b.credit {", "false {"},
+	// TestClientsLargeRequests.
+	{"the demand of clients consists of requests of a typical cost", "internal/clientledger/divide.go", "	return float64(max(size, quota.Token))", "	return float64(quota.Token)"},
+	// TestClientsLargeRequests.
+	{"a client may overdraw for a request of up to eight tokens", "internal/clientledger/divide.go", "max(little, min(al.bucket.request, mostForRequest))", "little"},
 	// TestRareClients.
-	{"a client that needs less than two tokens holds none in advance", "internal/clientledger/divide.go", "	if need < float64(2*quota.Token) {", "	if need < float64(0*quota.Token) {"},
+	{"a client that needs less than two tokens holds none in advance", "internal/clientledger/divide.go", "	if need < 2*al.bucket.size() {", "	if need < 0*al.bucket.size() {"},
 	// TestClientsShortSurges.
 	{"a client may act on an earlier grant with more credit", "internal/clientledger/divide.go", "al.bucket.promise(al, max(u, al.credit))", "al.bucket.promise(al, u)"},
 	// TestClientsShortSurges.

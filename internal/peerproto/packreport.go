@@ -36,8 +36,9 @@ const (
 	hasIncarnation
 
 	hasCancelled
+	hasCost
 
-	allOfReport = hasCancelled<<1 - 1
+	allOfReport = hasCost<<1 - 1
 )
 
 // Flags of the head of a packed report.
@@ -163,6 +164,9 @@ func (p *packer) rareOfReport(e *quota.ReportEntry, has uint64, base quota.Time)
 	if has&hasSaved != 0 {
 		p.amount(e.Saved)
 	}
+	if has&hasCost != 0 {
+		p.amount(e.Cost)
+	}
 	if has&hasWindow != 0 {
 		p.int(int64(e.Window - base))
 	}
@@ -218,6 +222,7 @@ func reportMask(e *quota.ReportEntry) (has uint64) {
 	set(hasSaved, e.Saved != 0)
 	set(hasIncarnation, e.Incarnation != 0)
 	set(hasCancelled, len(e.Cancelled) > 0)
+	set(hasCost, e.Cost != 0)
 	return has
 }
 
@@ -354,6 +359,9 @@ func (u *unpacker) rareOfReport(e *quota.ReportEntry, has uint64, base quota.Tim
 	}
 	if has&hasSaved != 0 {
 		e.Saved = u.amount()
+	}
+	if has&hasCost != 0 {
+		e.Cost = u.amount()
 	}
 	if has&hasWindow != 0 {
 		e.Window = base + quota.Time(u.int())

@@ -69,6 +69,7 @@ func checkReportEntry(e *peerv1.ReportEntry) error {
 		{"refused", e.Refused},
 		{"held", e.Held},
 		{"want", e.Want},
+		{"cost", e.Cost},
 		{"unreported", e.Unreported},
 		{"refunded", e.Refunded},
 		{"in_flight", e.InFlight},

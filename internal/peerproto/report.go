@@ -27,7 +27,7 @@ func encodeReportEntry(e *quota.ReportEntry) *peerv1.ReportEntry {
 		Held: int64(e.Held), AccruedTo: int64(e.AccruedTo), Stopped: e.Stopped, Applied: uint64(e.Applied), Final: e.Final,
 		Want: int64(e.Want), Unreported: int64(e.Unreported), Refunded: int64(e.Refunded), InFlight: int64(e.InFlight),
 		Window: int64(e.Window), Before: int64(e.Before), Charged: int64(e.Charged), Alone: int64(e.Alone),
-		Returned: int64(e.Returned), Saved: int64(e.Saved), Life: uint64(e.Incarnation),
+		Returned: int64(e.Returned), Saved: int64(e.Saved), Life: uint64(e.Incarnation), Cost: int64(e.Cost),
 	}
 	for _, id := range e.Cancelled {
 		out.Cancelled = append(out.Cancelled, uint64(id))
@@ -60,7 +60,7 @@ func decodeReportEntry(e *peerv1.ReportEntry) quota.ReportEntry {
 		Held: quota.Units(e.Held), AccruedTo: quota.Time(e.AccruedTo), Stopped: e.Stopped, Applied: quota.Seq(e.Applied), Final: e.Final,
 		Want: quota.Units(e.Want), Unreported: quota.Units(e.Unreported), Refunded: quota.Units(e.Refunded), InFlight: quota.Units(e.InFlight),
 		Window: quota.Time(e.Window), Before: quota.Units(e.Before), Charged: quota.Units(e.Charged), Alone: quota.Units(e.Alone),
-		Returned: quota.Units(e.Returned), Saved: quota.Units(e.Saved), Incarnation: quota.Incarnation(e.Life),
+		Returned: quota.Units(e.Returned), Saved: quota.Units(e.Saved), Incarnation: quota.Incarnation(e.Life), Cost: quota.Units(e.Cost),
 	}
 	for _, id := range e.Cancelled {
 		out.Cancelled = append(out.Cancelled, quota.Seq(id))

@@ -60,6 +60,9 @@ type ReportEntry struct {
 	// Want is the demand that Held could not cover since the last report: the largest refused cost or the sum of the
 	// costs for which callers wait.
 	Want Units
+	// Cost is the largest cost of one request that Held did not cover since the last report, if that is more than a
+	// token. Only clients report it, to their node.
+	Cost Units
 	// Unreported is the part of Used+Overdrawn that no leader has acknowledged. A leader without a
 	// record of this Epoch charges it.
 	Unreported Units

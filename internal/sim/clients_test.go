@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"math"
 	"math/rand/v2"
 	"testing"
 	"time"
@@ -142,6 +143,34 @@ func TestRareClients(t *testing.T) {
 	}
 	if t.Logf("%.0f reports to leaders, %+.2f %%", reports, off); reports > 225 || off < -0.5 {
 		t.Errorf("%.0f reports to leaders, %+.2f %%; want at most 225 and 0.5 %% too few", reports, off)
+	}
+}
+
+// TestClientsLargeRequests: 60 clients of three nodes share a bucket of 50 tokens, with requests of several tokens. What
+// a client holds for one request is idle until its next one, and the whole level may be idle in that way. Soft admits
+// most of what the limit allows nevertheless; with more than eight tokens a request it does not (docs/accuracy.md).
+func TestClientsLargeRequests(t *testing.T) {
+	const seeds = 4
+	for _, c := range []struct {
+		cost    int64
+		demand  float64 // in times of the limit
+		off     float64 // percent of what an ideal limiter admits
+		refused float64 // percent of the attempted tokens, which the level covered
+		excess  float64 // bursts
+	}{{2, 0.9, 3, 3, 0.5}, {4, 0.9, 5, 6, 1}, {5, 0.9, 10, 10, 1}, {8, 0.9, 15, 18, 1}, {2, 3, 1, 20, 1}, {5, 3, 1, 20, 1.5}, {8, 3, 3, 20, 1.5}, {5, 60, 10, 3, 1}} {
+		off, refused, excess := 0.0, 0.0, 0.0
+		for seed := range uint64(seeds) {
+			s := clientScenario(quota.Soft, 60, Load{Rate: 500 * c.demand / float64(c.cost), Cost: c.cost})
+			s.Limit.Burst, s.Seed, s.Duration = 50, seed, 10*time.Second
+			r := Run(s)
+			off += 100 * r.Error() / seeds
+			refused += 100 * float64(r.WrongRefusals) / float64(r.Attempted) / seeds
+			excess = max(excess, r.Excess/50)
+		}
+		t.Logf("cost %d at %gx: %+.2f %%, %.2f %% refused needlessly, %.2f bursts beyond", c.cost, c.demand, off, refused, excess)
+		if math.Abs(off) > c.off || refused > c.refused || excess > c.excess {
+			t.Errorf("want at most %g, %g and %g", c.off, c.refused, c.excess)
+		}
 	}
 }
 

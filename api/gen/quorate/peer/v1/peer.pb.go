@@ -1643,7 +1643,10 @@ type ReportEntry struct {
 	// Held tokens returned since the opening.
 	Returned int64 `protobuf:"varint,24,opt,name=returned,proto3" json:"returned,omitempty"`
 	// The member no longer accrues tokens from the grant that it applied.
-	Stopped       bool `protobuf:"varint,25,opt,name=stopped,proto3" json:"stopped,omitempty"`
+	Stopped bool `protobuf:"varint,25,opt,name=stopped,proto3" json:"stopped,omitempty"`
+	// Largest cost of one request that held did not cover since the last report, if
+	// that is more than a token. Only clients report it, to their node.
+	Cost          int64 `protobuf:"varint,26,opt,name=cost,proto3" json:"cost,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1851,6 +1854,13 @@ func (x *ReportEntry) GetStopped() bool {
 		return x.Stopped
 	}
 	return false
+}
+
+func (x *ReportEntry) GetCost() int64 {
+	if x != nil {
+		return x.Cost
+	}
+	return 0
 }
 
 // Learn is quota.Learn.
@@ -9117,7 +9127,7 @@ const file_quorate_peer_v1_peer_proto_rawDesc = "" +
 	"\aentries\x18\x05 \x03(\v2\x1c.quorate.peer.v1.ReportEntryR\aentries\x12 \n" +
 	"\vincarnation\x18\x06 \x01(\x04R\vincarnation\x12\x1b\n" +
 	"\tage_nanos\x18\a \x01(\x03R\bageNanos\x12\x14\n" +
-	"\x05parts\x18\b \x01(\rR\x05parts\"\x91\x05\n" +
+	"\x05parts\x18\b \x01(\rR\x05parts\"\xa5\x05\n" +
 	"\vReportEntry\x12\x1c\n" +
 	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x14\n" +
 	"\x05limit\x18\x02 \x01(\tR\x05limit\x12\x10\n" +
@@ -9147,7 +9157,8 @@ const file_quorate_peer_v1_peer_proto_rawDesc = "" +
 	"\x05saved\x18\x16 \x01(\x03R\x05saved\x12\x12\n" +
 	"\x04life\x18\x17 \x01(\x04R\x04life\x12\x1a\n" +
 	"\breturned\x18\x18 \x01(\x03R\breturned\x12\x18\n" +
-	"\astopped\x18\x19 \x01(\bR\astopped\"\xc6\x01\n" +
+	"\astopped\x18\x19 \x01(\bR\astopped\x12\x12\n" +
+	"\x04cost\x18\x1a \x01(\x03R\x04cost\"\xc6\x01\n" +
 	"\x05Learn\x12\x1b\n" +
 	"\thas_level\x18\x01 \x01(\bR\bhasLevel\x12\x14\n" +
 	"\x05level\x18\x02 \x01(\x03R\x05level\x12\x1b\n" +
