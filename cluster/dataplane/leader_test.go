@@ -398,7 +398,7 @@ func TestBatchKeepsOrder(t *testing.T) {
 }
 
 // TestPipelinesFindPlaces checks that the pipelines of a hundred connections about one key find room in the queue, and
-// that a batch for which there is none does not take its leader for silent.
+// that a batch that finds no slot does not count its leader as silent.
 func TestPipelinesFindPlaces(t *testing.T) {
 	central := limit("central", quota.MaxTokens, quota.Soft)
 	central.Decide = quota.AtLeader
