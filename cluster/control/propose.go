@@ -43,13 +43,16 @@ type lostAnswer struct {
 	made     func() any              // returns the result if the state here is one after the change, or else nil
 }
 
+// fenceSize is the most that a fence adds to an encoded command: its tag, and ten bytes.
+const fenceSize = 11
+
 // newProposal returns an error if the command cannot be encoded or is too large for the log.
 func newProposal(cmd *raftlogv1.MetaCommand) (proposal, error) {
 	data, err := proto.Marshal(cmd)
 	if err != nil {
 		return proposal{}, err
 	}
-	if most := raftgroup.MaxEntry; len(data) > most {
+	if most := raftgroup.MaxEntry - fenceSize; len(data) > most {
 		return proposal{}, fmt.Errorf("the change is %d bytes; at most %d", len(data), most)
 	}
 	return proposal{command: cmd}, nil

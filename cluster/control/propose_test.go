@@ -5,8 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
+	"strings"
 	"testing"
 	"testing/synctest"
+
+	"google.golang.org/protobuf/proto"
 
 	peerv1 "github.com/quorate/quorate/api/gen/quorate/peer/v1"
 	raftlogv1 "github.com/quorate/quorate/api/gen/quorate/raftlog/v1"
@@ -272,5 +276,26 @@ func TestUnapplied(t *testing.T) {
 		if unapplied(err) != want {
 			t.Errorf("%v: %v; want %v", err, !want, want)
 		}
+	}
+}
+
+// TestLargestProposal checks that a command of the largest size fits into an entry of the log with any fence.
+func TestLargestProposal(t *testing.T) {
+	cmd := func(size int) *raftlogv1.MetaCommand {
+		return &raftlogv1.MetaCommand{Change: &raftlogv1.MetaCommand_SetLimits{SetLimits: &raftlogv1.SetLimits{Comment: strings.Repeat("x", size)}}}
+	}
+	size := raftgroup.MaxEntry
+	for proto.Size(cmd(size)) > raftgroup.MaxEntry-fenceSize {
+		size--
+	}
+	p, err := newProposal(cmd(size))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if p.command.Fence = proto.Uint64(math.MaxUint64); proto.Size(p.command) != raftgroup.MaxEntry {
+		t.Errorf("%d bytes with the highest fence; an entry may have %d", proto.Size(p.command), raftgroup.MaxEntry)
+	}
+	if _, err := newProposal(cmd(size + 1)); err == nil {
+		t.Error("a command that is a byte too large: no error")
 	}
 }
