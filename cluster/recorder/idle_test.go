@@ -88,9 +88,9 @@ func TestIdle(t *testing.T) {
 	}
 }
 
-// TestLastListHurries checks that the last list of a leader does not wait for those of other ranges, and that the
-// others go with counts.
-func TestLastListHurries(t *testing.T) {
+// TestFirstAndLastListHurry checks that the first list of a range and the last list of a leader do not wait for those
+// of other ranges, and that the others go with counts.
+func TestFirstAndLastListHurry(t *testing.T) {
 	now := history.Second(500_000*3600 + 60)
 	lists := func(r *Replica) int {
 		lines, slots, term := r.Lines(now, nil)
@@ -102,6 +102,9 @@ func TestLastListHurries(t *testing.T) {
 	}
 	r := NewReplica()
 	r.Lead(at(now-60), 1)
+	if n := lists(r); n != 1 {
+		t.Fatalf("%d lists written at the start of a range; want 1", n)
+	}
 	r.setList(at(now), 1, now.Slot().Minute()-1, nil, false)
 	if n := lists(r); n != 0 {
 		t.Fatalf("%d lists written before the others are made", n)
@@ -114,6 +117,9 @@ func TestLastListHurries(t *testing.T) {
 	self := history.Process{Node: "n", Incarnation: 1}
 	r = NewReplica()
 	r.Lead(at(now-60), 1)
+	if n := lists(r); n != 1 {
+		t.Fatalf("%d lists written at the start of a range; want 1", n)
+	}
 	r.setList(at(now), 1, now.Slot().Minute()-1, nil, false)
 	counts := history.Vector{}
 	counts[0].Attempted = 1

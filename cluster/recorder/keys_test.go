@@ -47,7 +47,7 @@ var keysLimit = quota.LimitName{Namespace: "n", Limit: "l"}
 
 func newKeysWorld(t *testing.T, seed uint64) *keysWorld {
 	w := &keysWorld{
-		t: t, rng: rand.New(rand.NewPCG(seed, 9)), now: 500_000*3600 + 17, counts: map[string]quota.Units{}, waiting: map[string]quota.Units{},
+		t: t, rng: rand.New(rand.NewPCG(seed, 9)), now: 500_000*3600 + history.Second(17+seed)%60, counts: map[string]quota.Units{}, waiting: map[string]quota.Units{},
 		booked: map[history.Second]bool{}, carried: map[string]quota.Units{}, truth: map[history.Minute]map[string]quota.Units{}, lost: map[history.Second]bool{},
 	}
 	for range 2 {
@@ -287,6 +287,28 @@ func TestHistoryKeysModel(t *testing.T) {
 		}
 		if secs := history.GapSeconds(gaps); int(secs) > 110*int(w.term) {
 			t.Fatalf("seed %d: gaps of %d s by %d leaders", seed, secs, w.term)
+		}
+	}
+}
+
+// TestHistoryFirstLeader checks that a gap covers what the first leader of a range had not listed when it was killed,
+// in whatever second of a minute.
+func TestHistoryFirstLeader(t *testing.T) {
+	for seed := range uint64(300) {
+		w := newKeysWorld(t, seed)
+		begin := w.now - w.now%60
+		for range 3 + w.rng.IntN(20) {
+			w.second(false)
+		}
+		w.kill()
+		for range 200 {
+			w.second(false)
+		}
+		gaps := w.check(begin, w.now+60, 100)
+		for s := range w.lost {
+			if !slices.ContainsFunc(gaps, func(g history.Gap) bool { return g.From <= s && s < g.End }) {
+				t.Fatalf("seed %d: began in second %d; what was lost in second %d is in none of %v", seed, begin, s, gaps)
+			}
 		}
 	}
 }

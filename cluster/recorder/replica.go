@@ -30,7 +30,7 @@ type Replica struct {
 	writing   bool
 	Lists     [][]byte       // lists of keys to be written: usually one, plus one from a leader that hands over
 	listing   int            // how many of Lists are on their way into the log
-	hurried   bool           // Lists has the last one of this leader, which does not wait for the others
+	hurried   bool           // Lists has the first of the range or the last of this leader, which do not wait for the others
 	Listed    history.Minute // the last minute listed in this term
 	since     quota.Time     // when the last list was made, or the term began
 }
@@ -117,8 +117,9 @@ func (r *Replica) Lead(at quota.Time, term quota.Term) {
 	defer r.Mu.Unlock()
 	r.Collector, r.term, r.idleSince, r.idleTo, r.writing = history.NewCollector(now, r.Recent), term, 0, 0, false
 	r.Lists, r.listing, r.hurried, r.Listed, r.since = nil, 0, false, now.Slot().Minute()-1, at
-	if _, any := r.keys.Newest(); !any {
-		r.Listed-- // the first leader lists at once, so that a gap shows what it does not list
+	if _, any := r.keys.Newest(); !any { // with the first list at once, a gap covers what this leader does not list
+		first := history.KeysLine{Minute: r.Listed, By: history.Lister{Term: uint64(term), At: at}, Since: at}
+		r.Lists, r.hurried = [][]byte{first.Append(nil)}, true
 	}
 }
 
