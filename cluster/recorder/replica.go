@@ -283,7 +283,7 @@ func (r *Replica) setList(now quota.Time, term quota.Term, m history.Minute, lis
 		r.since = now
 		return
 	}
-	l := history.KeysLine{Minute: m, By: history.Lister{Term: uint64(term), At: now}, Since: r.since, Ends: ends, Lists: lists}
+	l := history.KeysLine{Minute: m, By: history.Lister{Term: uint64(term), At: now}, Since: r.since, Lists: lists}
 	r.Lists = append(r.Lists, l.Append(nil))
 	r.Listed, r.since, r.hurried = m, now, r.hurried || ends
 }

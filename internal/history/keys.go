@@ -40,7 +40,6 @@ type KeysLine struct {
 	Minute Minute
 	By     Lister     // identifies the list; a list with the same Lister is a repetition
 	Since  quota.Time // the list covers requests from then on
-	Ends   bool       // the leader hands the range over; nothing follows in its term
 	Lists  []TopKeys  // empty if nothing was requested
 }
 
@@ -59,18 +58,12 @@ const keysForm = 2
 func (l *KeysLine) Append(b []byte) []byte {
 	b = binary.AppendUvarint(append(b, keysForm), uint64(l.Minute))
 	b = l.By.append(b)
-	b = appendBool(binary.AppendUvarint(b, uint64(l.Since)), l.Ends)
+	b = append(binary.AppendUvarint(b, uint64(l.Since)), unused)
 	return appendTop(b, l.Lists)
 }
 
-func appendBool(b []byte, v bool) []byte {
-	if v {
-		return append(b, 1)
-	}
-	return append(b, 0)
-}
-
-func (d *decoder) bool() bool { return d.uint(1) == 1 }
+// unused is written where earlier versions had a flag.
+const unused = 0
 
 func (d *decoder) time() quota.Time { return quota.Time(d.uint(1<<63 - 1)) }
 
@@ -106,7 +99,7 @@ func DecodeKeysLine(b []byte) (KeysLine, error) {
 	d := &decoder{b: b[1:]}
 	l := KeysLine{Minute: Minute(d.uint(maxSlot)), By: d.lister()}
 	if b[0] == keysForm {
-		l.Since, l.Ends = d.time(), d.bool()
+		l.Since, _ = d.time(), d.uint(1)
 	}
 	l.Lists = d.top()
 	if d.err == nil && len(d.b) > 0 {

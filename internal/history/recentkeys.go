@@ -16,7 +16,6 @@ type RecentKeys struct {
 	minutes map[Minute]*keysOf
 	newest  Minute
 	last    Lister // identifies the newest list
-	ended   bool   // the newest list ended its term in order
 }
 
 type keysOf struct {
@@ -63,21 +62,20 @@ func (k *RecentKeys) Apply(l *KeysLine) bool {
 }
 
 // join records the time that the lists of a minute cover, and the gaps. A gap runs from the last list of
-// a leader that did not end in order to the beginning of the next list. If a term lies between the two,
-// a leader may have made no list at all.
+// a leader to the beginning of the next leader's: what the first was asked for in between is in no list.
 func (k *RecentKeys) join(m *keysOf, l *KeysLine) {
-	since, ended := k.last.At, k.ended && l.By.Term <= k.last.Term+1
+	since := k.last.At
 	switch {
 	case since == 0:
 		since = l.Since
-	case !ended && l.Since > since:
+	case l.Since > since:
 		m.span.Gaps = Gaps(append(m.span.Gaps, Gap{secondOf(since), secondOf(l.Since-1) + 1}), MaxGaps)
 	}
 	if len(m.by) == 1 {
 		m.span.From = secondOf(since)
 	}
 	if l.By.At >= k.last.At {
-		k.last, k.ended = l.By, l.Ends
+		k.last = l.By
 	}
 	m.span.Upto = max(m.span.Upto, secondOf(l.By.At))
 }
@@ -156,7 +154,7 @@ const recentKeysForm = 2
 // inverse.
 func (k *RecentKeys) Append(b []byte) []byte {
 	b = binary.AppendUvarint(append(b, recentKeysForm), uint64(k.newest))
-	b = appendBool(k.last.append(b), k.ended)
+	b = append(k.last.append(b), unused)
 	b = binary.AppendUvarint(b, uint64(len(k.minutes)))
 	for _, at := range slices.Sorted(maps.Keys(k.minutes)) {
 		m := k.minutes[at]
@@ -188,7 +186,7 @@ func DecodeRecentKeys(b []byte) (*RecentKeys, error) {
 	d, k := &decoder{b: b[1:]}, NewRecentKeys()
 	joins := b[0] == recentKeysForm
 	if k.newest = Minute(d.uint(maxSlot)); joins {
-		k.last, k.ended = d.lister(), d.bool()
+		k.last, _ = d.lister(), d.uint(1)
 	}
 	for range d.uint(KeysMinutes) {
 		at, m := Minute(d.uint(maxSlot)), &keysOf{of: map[quota.LimitName]*keyTotals{}}
