@@ -30,7 +30,7 @@ const PerFree = 7
 // free.
 func NewPerFree(total int64) *Pool { return New(total, 0) }
 
-// Full is the bound that a call of Take would exceed.
+// Full is the bound that a call of Take or Move would exceed.
 type Full string
 
 // The bounds.
