@@ -42,6 +42,7 @@ type Call struct {
 
 	several  bool      // more than one counter decides: each charge is undecided until all have admitted the call
 	waits    quota.Key // the counter whose want includes this call
+	since    granted   // the last grant of that counter before
 	answers  []answer
 	refused  []refusal
 	taken    []taken
@@ -85,9 +86,6 @@ func (c *Call) Reset(reqs []quota.Request, out []quota.Decision) {
 	*c = Call{Requests: reqs, Out: out, answers: c.answers[:0], refused: c.refused[:0], windows: c.windows[:0], counters: c.counters[:0]}
 	c.taken = c.takenBuf[:0]
 }
-
-// Woken notes that the call has waited for a grant: its counter asks again.
-func (c *Call) Woken() { c.waits = quota.Key{} }
 
 // Answer adds the leader's answer to c.Ask.
 func (c *Call) Answer(a quota.Answer) {

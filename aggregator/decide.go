@@ -19,6 +19,7 @@ type attempt struct {
 	alone    bool
 	several  bool // other counters may refuse the call
 	waits    bool // the bucket's want includes the cost already
+	since    granted
 	answered bool // answer holds the leader's answer
 	decided  bool // the leader's answer was the decision
 	answer   quota.Answer
@@ -33,6 +34,9 @@ type attempt struct {
 	refused refusal // its cost is 0 without a refusal
 }
 
+// granted is the last grant of a counter.
+type granted struct{ epoch, applied quota.Seq }
+
 // counter charges one counter of a call. If that needs a grant or the leader's answer, it charges nothing and the
 // decision is Allowed, so that the call's other counters are tried before a leader is asked.
 func (a *Aggregator) counter(clock Clock, c *Call, q *quota.Request, s *limitEntry, key string) quota.Decision {
@@ -43,7 +47,7 @@ func (a *Aggregator) counter(clock Clock, c *Call, q *quota.Request, s *limitEnt
 	if t.at = a.table.bucketOrOverflow(s, key, t.needs); t.at != nil {
 		t.key.Key = t.at.key
 	}
-	t.waits = c.waits == t.key
+	t.waits, t.since = c.waits == t.key, c.since
 	an := c.answered(t.key, t.cost)
 	if an != nil {
 		t.answer, t.answered, t.ackedBack = an.answer, true, an.ackedBack
@@ -60,7 +64,7 @@ func (a *Aggregator) counter(clock Clock, c *Call, q *quota.Request, s *limitEnt
 		d.Allowed = true // unless another counter refuses the call: then no leader is asked
 	}
 	if t.need == Grant && t.waits {
-		c.waits = t.key
+		c.waits, c.since = t.key, t.since
 	}
 	if t.taken.b != nil {
 		c.taken = append(c.taken, t.taken)
@@ -153,6 +157,8 @@ func (t *attempt) recordTaken(b *bucket, beyond quota.Units) {
 // decideSlow decides with b locked.
 func (a *Aggregator) decideSlow(now quota.Time, t *attempt, b *bucket, l *quota.Limit) quota.Decision {
 	cost := t.cost
+	last := granted{b.epoch, b.applied}
+	t.waits, t.since = t.waits && t.since == last, last // a later grant did not suffice: want it again
 	if t.answered && t.answer.Why == quota.WhyNoLimit { // the leader has no room for the key, or other limits
 		t.answered, t.alone = false, true
 	}

@@ -208,14 +208,14 @@ func TestFirstGrant(t *testing.T) {
 			t.Fatalf("need %v, first %v, want the first grant", c.Need, c.FirstGrant)
 		}
 		grant(r, 5*tokens)
-		if c.Woken(); !r.Decide(r.clock, c) || c.Out[0].Why != quota.WhyHeld {
+		if !r.Decide(r.clock, c) || c.Out[0].Why != quota.WhyHeld {
 			t.Errorf("decided %+v, need %v", c.Out[0], c.Need)
 		}
 	})
 	t.Run("it holds nothing", func(t *testing.T) {
 		r, c := begin(Config{})
 		grant(r, 0)
-		if c.Woken(); r.Decide(r.clock, c) || c.Need != Leader || c.FirstGrant {
+		if r.Decide(r.clock, c) || c.Need != Leader || c.FirstGrant {
 			t.Errorf("need %v, want the leader", c.Need)
 		}
 	})
@@ -234,7 +234,6 @@ func TestFirstGrant(t *testing.T) {
 	t.Run("the key is let go", func(t *testing.T) {
 		r, c := begin(Config{})
 		grant(r, 5*tokens)
-		c.Woken()
 		r.Decide(r.clock, c)
 		r.letGo(3 * time.Second)
 		c = callOf(hardName)

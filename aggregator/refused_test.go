@@ -109,7 +109,7 @@ func TestLargeCostsAfterRefunds(t *testing.T) {
 			t.Fatalf("need %v, want a grant", c.Need)
 		}
 		r.answer(r.collect(), quota.GrantEntry{Tokens: 2 * tokens, Rate: tokens, Cap: 20 * tokens, Level: 13 * tokens, Free: 7 * tokens})
-		if c.Woken(); r.Decide(r.clock, c) || c.Need == Nothing {
+		if r.Decide(r.clock, c) || c.Need == Nothing {
 			t.Errorf("refused 13 tokens with 6 held and 7 free: %+v", c.Out[0])
 		}
 	})
@@ -126,8 +126,41 @@ func TestLargeCostsAfterRefunds(t *testing.T) {
 			t.Fatalf("refused by an answer from before the refund: %+v", c.Out[0])
 		}
 		r.answer(r.collect(), quota.GrantEntry{Tokens: 13 * tokens, Rate: tokens, Cap: 20 * tokens, Level: 13 * tokens})
-		if c.Woken(); !r.Decide(r.clock, c) {
+		if !r.Decide(r.clock, c) {
 			t.Errorf("refused 13 tokens that are held: %+v", c.Out[0])
 		}
 	})
+}
+
+// TestWantedAgain checks that a call counts once in what a report wants, and again after a grant that does not suffice,
+// also if it did not wait when that arrived: a batch waits for one of its calls at a time.
+func TestWantedAgain(t *testing.T) {
+	r := newRig(t, Config{Nodes: many})
+	nothing := quota.GrantEntry{Level: 20 * tokens, Free: 10 * tokens}
+	r.want(softName, 1, true, quota.WhyEstimate)
+	r.answer(r.collect(), nothing)
+	var calls [2]Call
+	for i := range calls {
+		c := &calls[i]
+		c.Reset([]quota.Request{ask(softName, "k", 5)}, make([]quota.Decision, 1))
+		for range 2 {
+			if r.Decide(r.clock, c); c.Need != Grant {
+				t.Fatalf("need %v, want a grant", c.Need)
+			}
+		}
+	}
+	for round := range 3 {
+		rep := r.collect()
+		if want := rep.Entries[0].Want; want != 10*tokens {
+			t.Errorf("round %d: the report wants %v, want the costs of both calls", round, want)
+		}
+		r.answer(rep, nothing)
+		for i := range calls {
+			for range 2 {
+				if r.Decide(r.clock, &calls[i]); calls[i].Need != Grant {
+					t.Fatalf("need %v after a grant that does not suffice, want another", calls[i].Need)
+				}
+			}
+		}
+	}
 }

@@ -113,7 +113,6 @@ func (w *Waiters) Await(ctx context.Context, agg *aggregator.Aggregator, clock a
 	defer timer.Stop()
 	select {
 	case <-woken:
-		c.Woken()
 		return agg.Decide(clock, c)
 	case <-timer.C:
 	case <-ctx.Done():
