@@ -39,13 +39,18 @@ func (n *Node) Decide(reqs []quota.Request, out []quota.Decision) bool {
 }
 
 // Batch implements api.Node.
-func (n *Node) Batch() func([]quota.Call) { return Batch(n.Decide) }
+func (n *Node) Batch() func([]quota.Call) { return Batch(n.Decide, n.Refund) }
 
 // Batch returns a function that decides one call after the other.
-func Batch(decide func(reqs []quota.Request, out []quota.Decision) bool) func([]quota.Call) {
+func Batch(decide func(reqs []quota.Request, out []quota.Decision) bool, refund func(quota.Key, int64) quota.Decision) func([]quota.Call) {
 	return func(calls []quota.Call) {
 		for i := range calls {
-			calls[i].Allowed = decide(calls[i].Requests, calls[i].Out)
+			c := &calls[i]
+			if c.Refund {
+				c.Out[0], c.Allowed = refund(c.Requests[0].Key, c.Requests[0].Cost), true
+			} else {
+				c.Allowed = decide(c.Requests, c.Out)
+			}
 		}
 	}
 }

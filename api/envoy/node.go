@@ -11,8 +11,6 @@ type Node interface {
 	Batch() func(calls []quota.Call)
 	// Charge books used tokens, however little is left, down to quota.Limit.OwedUnits below zero.
 	Charge(k quota.Key, used int64) (booked int64, d quota.Decision)
-	// Refund gives back tokens that a request took and did not use.
-	Refund(k quota.Key, cost int64) quota.Decision
 	// Limits returns the current limits, or nil before the first.
 	Limits() *quota.Limits
 }

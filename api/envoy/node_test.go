@@ -18,6 +18,8 @@ type loneNode struct {
 	limits *quota.Limits
 	now    quota.Time
 	asked  []quota.Request
+
+	batches []int // the sizes of batches
 }
 
 // noon is the start of a minute, an hour and half a day.
@@ -60,7 +62,14 @@ func (n *loneNode) AdmitInline(limit quota.LimitName, owner string) bool {
 	return n.agg.AdmitInline(limit, owner)
 }
 
-func (n *loneNode) Batch() func([]quota.Call) { return apitest.Batch(n.Decide) }
+func (n *loneNode) Batch() func([]quota.Call) {
+	return func(calls []quota.Call) {
+		n.mu.Lock()
+		n.batches = append(n.batches, len(calls))
+		n.mu.Unlock()
+		apitest.Batch(n.Decide, n.Refund)(calls)
+	}
+}
 
 func (n *loneNode) Decide(reqs []quota.Request, out []quota.Decision) bool {
 	n.mu.Lock()

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -159,4 +160,18 @@ func TestNativeChange(t *testing.T) {
 	expect(t, "the first again, with its count", ask(t, c, "web", 0, "ip=1"), "OK: | OK ip 5/MINUTE 3")
 	n.limits = nil
 	expect(t, "none yet", ask(t, c, "web", 0, "ip=1"), "OK: | OK 0")
+}
+
+// TestOneBatch checks that the node decides all descriptors of a request in one batch, so that they wait for leaders
+// together: refunds first, and nothing of descriptors that no limit counts.
+func TestOneBatch(t *testing.T) {
+	n := newNode(t, perMinute("web", "ip", 3))
+	c := dial(t, New(n, Options{Now: n.wall}))
+	ask(t, c, "web", 0, "ip=1 #3")
+	n.batches = nil
+	expect(t, "a charge, two refunds, no limit", ask(t, c, "web", 0, "ip=1 #2", "nobody=1", "ip=1 #-1", "ip=1 #-1"),
+		"OK: | OK ip 3/MINUTE 0 | OK 0 | OK ip 3/MINUTE 1 | OK ip 3/MINUTE 2")
+	if !slices.Equal(n.batches, []int{3}) {
+		t.Errorf("batches of %d calls; want one of 3", n.batches)
+	}
 }

@@ -137,38 +137,28 @@ func (t *target) unmet(d *quota.Decision) bool {
 
 // chargeAll decides the targets, each on its own. A decision is nil if nothing is counted.
 func (s *Server) chargeAll(ctx context.Context, targets []target) ([]statusCode, []*quota.Decision) {
-	codes, decisions := make([]statusCode, len(targets)), make([]*quota.Decision, len(targets))
-	reqs, out, calls := make([]quota.Request, len(targets)), make([]quota.Decision, len(targets)), make([]quota.Call, len(targets))
-	for i := range targets {
-		t := &targets[i]
-		codes[i] = okCode
-		switch {
-		case !t.counted():
-		case t.inline && !s.node.AdmitInline(t.key.LimitName, s.o.Owner(ctx)):
-			codes[i], decisions[i] = noCode, &quota.Decision{Why: quota.WhyNoLimit}
-		case t.negative:
-			codes[i], decisions[i] = s.refund(t)
-		default:
-			reqs[i] = quota.Request{Key: t.key, Cost: t.n}
-			calls[i] = quota.Call{Requests: reqs[i : i+1], Out: out[i : i+1]}
+	codes, decisions := slices.Repeat([]statusCode{okCode}, len(targets)), make([]*quota.Decision, len(targets))
+	var calls []quota.Call
+	var at []int // at[j] is the target of calls[j]
+	reqs, out := make([]quota.Request, len(targets)), make([]quota.Decision, len(targets))
+	for _, refund := range []bool{true, false} { // refunds come first, also at a leader: it gets both in one message
+		for i := range targets {
+			t := &targets[i]
+			switch {
+			case t.negative != refund || !t.counted():
+			case t.inline && !s.node.AdmitInline(t.key.LimitName, s.o.Owner(ctx)):
+				codes[i], decisions[i] = noCode, &quota.Decision{Why: quota.WhyNoLimit}
+			default:
+				reqs[i] = quota.Request{Key: t.key, Cost: t.n}
+				calls, at = append(calls, quota.Call{Requests: reqs[i : i+1], Out: out[i : i+1], Refund: refund}), append(at, i)
+			}
 		}
 	}
 	s.node.Batch()(calls)
-	for i := range calls {
-		if len(calls[i].Requests) > 0 {
-			codes[i], decisions[i] = s.charged(ctx, &targets[i], &out[i])
-		}
+	for _, i := range at {
+		codes[i], decisions[i] = s.charged(ctx, &targets[i], &out[i])
 	}
 	return codes, decisions
-}
-
-func (s *Server) refund(t *target) (statusCode, *quota.Decision) {
-	d := s.node.Refund(t.key, t.n)
-	if t.unmet(&d) {
-		return noCode, &d
-	}
-	d.Allowed = true // a refund refuses nothing
-	return okCode, &d
 }
 
 // charged returns the outcome of the decision on a target, which it may change.
@@ -176,7 +166,7 @@ func (s *Server) charged(ctx context.Context, t *target, d *quota.Decision) (sta
 	if t.unmet(d) {
 		return noCode, d
 	}
-	if d.Limit == nil { // the limit was deleted, or its rule is a shadow
+	if d.Limit == nil || t.negative { // the limit was deleted, or its rule is a shadow; a refund refuses nothing
 		d.Allowed = true
 		return okCode, d
 	}

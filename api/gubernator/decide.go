@@ -32,21 +32,21 @@ func (c *call) decide(r *pb.RateLimitReq) (*pb.RateLimitResp, error) {
 	case a.forgets:
 		return c.unremembered(&a), nil
 	}
-	d, err := c.ask(&a, a.hits)
+	d, err := c.ask(&a, a.hits, false)
 	c.opts.Seen(d)
 	if err != nil {
 		return nil, err
 	}
 	res := c.response(&a, d)
 	if d.Why == quota.WhyOverBurst { // decided without a look at what is left
-		if d, err = c.ask(&a, 0); err != nil {
+		if d, err = c.ask(&a, 0, false); err != nil {
 			return nil, err
 		}
 		res.Remaining, res.ResetTime = d.Remaining, c.resetTime(&a, d)
 	}
 	if r.Behavior&drain != 0 && a.hits > 0 && res.Status == pb.Status_OVER_LIMIT && d.Remaining > 0 {
 		// The request stays refused: this takes the rest, and is not its decision.
-		if d, err = c.ask(&a, d.Remaining); err != nil {
+		if d, err = c.ask(&a, d.Remaining, false); err != nil {
 			return nil, err
 		}
 		// What other callers took in between is not drained.
@@ -55,11 +55,11 @@ func (c *call) decide(r *pb.RateLimitReq) (*pb.RateLimitResp, error) {
 	return res, nil
 }
 
-// ask decides hits. The decision is valid until the next call.
-func (c *call) ask(a *asked, hits int64) (*quota.Decision, error) {
+// ask decides hits, or gives them back. The decision is valid until the next call.
+func (c *call) ask(a *asked, hits int64, refund bool) (*quota.Decision, error) {
 	c.req[0] = quota.Request{Key: a.key, Cost: hits}
 	c.at = c.opts.Now()
-	c.one[0] = quota.Call{Requests: c.req[:], Out: c.dec[:]}
+	c.one[0] = quota.Call{Requests: c.req[:], Out: c.dec[:], Refund: refund}
 	c.batch(c.one[:])
 	d := &c.dec[0]
 	return d, decided(a, d)
@@ -144,12 +144,11 @@ func (c *call) refund(a *asked) (*pb.RateLimitResp, error) {
 	if a.forgets {
 		return &pb.RateLimitResp{Limit: a.limit, Remaining: a.capacity, ResetTime: c.opts.Now().UnixMilli()}, nil
 	}
-	c.at = c.opts.Now()
-	d := c.node.Refund(a.key, -a.hits)
-	if d.Limit == nil || d.Why == quota.WhyUnknown {
-		return nil, decided(a, &d)
+	d, err := c.ask(a, -a.hits, true)
+	if err != nil {
+		return nil, err
 	}
-	return &pb.RateLimitResp{Limit: c.limitOf(a, &d), Remaining: d.Remaining, ResetTime: c.resetTime(a, &d)}, nil
+	return &pb.RateLimitResp{Limit: c.limitOf(a, d), Remaining: d.Remaining, ResetTime: c.resetTime(a, d)}, nil
 }
 
 // reset answers a request with RESET_REMAINING.

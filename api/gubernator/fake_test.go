@@ -64,7 +64,7 @@ func (n *soleNode) AdmitInline(limit quota.LimitName, owner string) bool {
 	return n.agg.AdmitInline(limit, owner)
 }
 
-func (n *soleNode) Batch() func([]quota.Call) { return apitest.Batch(n.Decide) }
+func (n *soleNode) Batch() func([]quota.Call) { return apitest.Batch(n.Decide, n.Refund) }
 
 func (n *soleNode) Decide(reqs []quota.Request, out []quota.Decision) bool {
 	n.mu.Lock()

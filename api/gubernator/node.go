@@ -13,10 +13,8 @@ type Node interface {
 	// aggregator.Aggregator.AdmitInline.
 	AdmitInline(limit quota.LimitName, owner string) (ok bool)
 	// Batch returns a function that decides independent calls, and that is called concurrently. It
-	// waits only once for a range whose leader does not answer.
+	// waits only once for the answer, and once for a grant, of a leader that is silent.
 	Batch() func(calls []quota.Call)
-	// Refund gives tokens back. Limit is nil in the decision if the limit does not exist.
-	Refund(k quota.Key, cost int64) quota.Decision
 	// ResetKey refills a key in all tiers of its limit.
 	ResetKey(ctx context.Context, k quota.Key) error
 	// Limits returns the current limits, or nil before the first.

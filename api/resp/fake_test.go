@@ -48,7 +48,7 @@ func (n *fakeNode) Batch() func([]quota.Call) {
 		n.mu.Lock()
 		n.batches = append(n.batches, len(calls))
 		n.mu.Unlock()
-		apitest.Batch(n.Decide)(calls)
+		apitest.Batch(n.Decide, nil)(calls)
 	}
 }
 

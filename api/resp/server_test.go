@@ -275,7 +275,7 @@ func (n holding) Decide(_ []quota.Request, out []quota.Decision) bool {
 	return true
 }
 
-func (n holding) Batch() func([]quota.Call) { return apitest.Batch(n.Decide) }
+func (n holding) Batch() func([]quota.Call) { return apitest.Batch(n.Decide, nil) }
 
 // TestShutdownInTime checks that a caller that blocks its connection does not delay the shutdown
 // beyond its context.

@@ -61,7 +61,7 @@ func (n *soleNode) Decide(reqs []quota.Request, out []quota.Decision) bool {
 	return n.agg.Decide(func() quota.Time { return n.now }, &c)
 }
 
-func (n *soleNode) Batch() func([]quota.Call) { return apitest.Batch(n.Decide) }
+func (n *soleNode) Batch() func([]quota.Call) { return apitest.Batch(n.Decide, nil) }
 
 // run returns the output of a program.
 func run(t *testing.T, program, addr, stdin string, args ...string) string {

@@ -82,7 +82,7 @@ func (n *checked) Batch() func([]quota.Call) {
 			out[i] = quota.Decision{Allowed: true}
 		}
 		return true
-	})
+	}, nil)
 }
 
 func (n *checked) Charge(quota.Key, int64) (int64, quota.Decision) { return 0, quota.Decision{} }

@@ -60,6 +60,7 @@ type pooled struct {
 	allowed bool
 	asked   *decideRequest // the queued decide request of the call, until it is answered
 	call    *quota.Call    // the call of a batch
+	back    int64          // tokens that the call gives back
 }
 
 var callPool = sync.Pool{New: func() any { return new(pooled) }}
@@ -115,48 +116,52 @@ func (d *Decider) decideHere(c *pooled) {
 
 // Refund returns tokens that a request took and did not use. The decision has a nil Limit if the limit
 // does not exist. If the leader decides the limit, Refund sends the tokens to it at once, so that the
-// next check finds what the decision reports as remaining.
+// next check finds what the decision reports as remaining. Refund waits as Check does.
 func (d *Decider) Refund(k quota.Key, cost int64) quota.Decision {
-	if out, ok := d.refundAtLeader(k, cost); ok {
-		return out
-	}
-	out := d.agg.Refund(d.now, k.LimitName, k.Key, cost)
-	d.Wake()
-	return out
+	var out [1]quota.Decision
+	call := [1]quota.Call{{Requests: []quota.Request{{Key: k, Cost: cost}}, Out: out[:], Refund: true}}
+	d.decideAll(nil, call[:])
+	return out[0]
 }
 
-// refundAtLeader refunds at the leader. It returns false if the refund must be booked on this node: the
-// limit is decided here or has several counters, or no leader could be asked.
-func (d *Decider) refundAtLeader(k quota.Key, cost int64) (quota.Decision, bool) {
+// beginRefund prepares c to give back the cost of q. If its leader is to book that, c asks what remains, and carries
+// the refund. Otherwise it is booked on this node: the limit is decided here, or has several counters.
+func (d *Decider) beginRefund(c *pooled, q *quota.Request) {
+	c.back = q.Cost
+	c.reqs[0] = quota.Request{Key: q.Key}
+	c.Reset(c.reqs[:], c.Out)
 	limits := d.Limits()
-	l, _ := limits.Resolve(k.LimitName, k.Key)
-	if l == nil || !l.AsksLeader() || cost <= 0 || cost > quota.MaxTokens || len(limits.Charges(l.LimitName)) != 1 {
-		return quota.Decision{}, false
-	}
-	c := callPool.Get().(*pooled)
-	defer callPool.Put(c)
-	c.reqs[0] = quota.Request{Key: k} // asks what remains, and carries the refund
-	clear(c.out[:])
-	c.Reset(c.reqs[:], c.out[:])
-	d.agg.Decide(d.now, &c.Call)
-	if c.Need != aggregator.Leader {
-		return quota.Decision{}, false
-	}
-	q := c.Ask
-	q.Cost = -quota.FromTokens(cost)
-	a, err := d.ask(&q, d.cfg.AskWait)
-	switch {
-	case errors.Is(err, errNoAnswer): // the leader may have booked it: take that back, and book it here
-		if !d.agg.Cancel(d.now, q) {
-			return quota.Decision{Limit: l, Why: quota.WhyUnknown}, true
+	l, _ := limits.Resolve(q.Key.LimitName, q.Key.Key)
+	if l != nil && l.AsksLeader() && q.Cost > 0 && q.Cost <= quota.MaxTokens && len(limits.Charges(l.LimitName)) == 1 {
+		if d.decideHere(c); c.Need == aggregator.Leader {
+			c.Ask.Cost = -quota.FromTokens(q.Cost)
+			return
 		}
-		return quota.Decision{}, false
-	case err != nil || a.Why == quota.WhyNoLimit || !a.Allowed:
-		return quota.Decision{}, false
 	}
-	c.Answer(a)
-	d.agg.Decide(d.now, &c.Call)
-	return c.out[0], true
+	d.refundHere(c)
+}
+
+// refundHere books a refund on this node.
+func (d *Decider) refundHere(c *pooled) {
+	k := c.reqs[0].Key
+	c.Out[0], c.allowed, c.Need = d.agg.Refund(d.now, k.LimitName, k.Key, c.back), true, aggregator.Nothing
+	d.Wake()
+}
+
+// settleRefund continues with a refund after the leader's answer, or without it. The leader may have booked what it did
+// not answer: unless that is cancelled, it must not be booked here as well.
+func (d *Decider) settleRefund(c *pooled, a quota.Answer, err error, cancelled bool) {
+	switch {
+	case errors.Is(err, errNoAnswer) && !cancelled:
+		c.Out[0] = quota.Decision{Limit: c.Out[0].Limit, Why: quota.WhyUnknown}
+	case err != nil || a.Why == quota.WhyNoLimit || !a.Allowed:
+		d.refundHere(c)
+	default:
+		c.Ask.Cost = 0
+		c.Answer(a)
+		c.allowed = d.agg.Decide(d.now, &c.Call)
+	}
+	c.Need = aggregator.Nothing
 }
 
 // Charge books usage that has already happened, whatever remains, down to quota.Limit.OwedUnits below

@@ -19,6 +19,6 @@
 //
 // The inbox holds 4096 entries. A full inbox drops grants, and the member asks again. At most 1024 checks
 // wait for a grant, each for at most Config.GrantWait, or half of Config.AskWait for the first grant of a
-// hard key; further checks do not wait. At most 4096 Decide requests wait for the leader of a range, half
+// hard key; further checks do not wait. At most 32768 Decide requests wait for the leader of a range, half
 // of them about one key. A node holds at most 1,000,000 reservations, a quarter of them of one owner.
 package dataplane

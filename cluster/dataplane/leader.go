@@ -15,35 +15,12 @@ import (
 	"github.com/quorate/quorate/shard"
 )
 
+// errNotAsked means that the leader has not booked the request and will not. errNoAnswer means that it may have booked it,
+// or still may. No request is repeated.
 var (
 	errNotAsked = errors.New("the leader of the key's range cannot be asked")
 	errNoAnswer = errors.New("the leader did not answer in time")
 )
-
-// ask asks the leader of the key's range to decide, and waits at most that long. errNotAsked means that the leader has
-// not booked the request and will not. errNoAnswer means that it may have booked it, or still may. ask never repeats a
-// request.
-func (d *Decider) ask(a *quota.Ask, wait time.Duration) (quota.Answer, error) {
-	if out, ok := d.askHere(a); ok {
-		return out, nil
-	}
-	if wait <= 0 {
-		return quota.Answer{}, errNotAsked
-	}
-	req := &decideRequest{ask: *a, answered: make(chan *decideRequest, 1)}
-	if d.enqueue(shard.Of(a.Key, d.cfg.Ranges), []*decideRequest{req}) == 0 {
-		return quota.Answer{}, errNotAsked
-	}
-	timer := time.NewTimer(wait)
-	defer timer.Stop()
-	select {
-	case <-req.answered:
-		return req.answer, req.err
-	case <-timer.C:
-	case <-d.ctx.Done():
-	}
-	return quota.Answer{}, d.withdraw(req)
-}
 
 // askHere asks this node's own replica of the range, if that leads and can decide without waiting.
 func (d *Decider) askHere(a *quota.Ask) (quota.Answer, bool) {
@@ -65,7 +42,7 @@ func (d *Decider) enqueue(r quota.RangeID, reqs []*decideRequest) int {
 	return n
 }
 
-// withdraw stops waiting for the answer to a request, and returns the error of ask.
+// withdraw stops waiting for the answer to a request, and returns errNotAsked or errNoAnswer.
 func (d *Decider) withdraw(req *decideRequest) error {
 	return d.queues[shard.Of(req.ask.Key, d.cfg.Ranges)].cancel(req)
 }

@@ -41,28 +41,27 @@ func (n *silentNode) Call(ctx context.Context, _ quota.NodeID, _ *peerv1.Call) (
 // TestCloseEndsQuestions checks that no question to a leader outlives Close, and that Close does not wait for
 // the answer.
 func TestCloseEndsQuestions(t *testing.T) {
-	d := alone(t, limit("soft", 10, quota.Soft))
+	central := limit("central", 10, quota.Soft)
+	central.Decide = quota.AtLeader
+	d, k := alone(t, central), quota.Key{LimitName: central.LimitName, Key: "k"}
 	n := &silentNode{asked: make(chan struct{})}
 	d.node, d.cfg.AskWait = n, time.Minute
 	d.cfg.Replicas = replica.New(&replica.Config{
 		Self: "n1", Ranges: 1, Now: d.now, AskWait: time.Minute, Log: slog.New(slog.DiscardHandler), Registry: prometheus.NewRegistry(),
 	}, nil)
-	answered := make(chan error, 1)
-	go func() {
-		_, err := d.ask(&quota.Ask{Key: quota.Key{Key: "k"}}, time.Minute)
-		answered <- err
-	}()
+	decided := make(chan quota.Why, 1)
+	go func() { decided <- d.Check(k, 1).Why }()
 	<-n.asked
 	began := time.Now()
 	d.Close()
 	if left := n.calls.Load(); left != 0 || time.Since(began) > 10*time.Second {
 		t.Errorf("%d questions are left after %v", left, time.Since(began))
 	}
-	if err := <-answered; err == nil {
-		t.Error("an answer of a closed node")
-	}
-	if _, err := d.ask(&quota.Ask{Key: quota.Key{Key: "k"}}, time.Minute); err == nil {
-		t.Error("a question to a closed node")
+	for range 2 {
+		if by := <-decided; by != quota.WhyLocal {
+			t.Errorf("a closed node decided %v", by)
+		}
+		decided <- d.Check(k, 1).Why // asks nobody
 	}
 }
 
@@ -104,10 +103,12 @@ func TestFarLeader(t *testing.T) {
 		{200 * time.Millisecond, 205 * time.Millisecond, 210, 41},
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			d := alone(t, limit("soft", 10, quota.Soft))
+			central := limit("central", 10, quota.Soft)
+			central.Decide = quota.AtLeader
+			d, k := alone(t, central), quota.Key{LimitName: central.LimitName, Key: "k"}
 			defer d.Close()
 			n := &farNode{roundTrip: c.roundTrip, silent: -1}
-			d.node = n
+			d.node, d.cfg.AskWait = n, time.Minute
 			d.cfg.Replicas = replica.New(&replica.Config{
 				Self: "n1", Ranges: 1, Now: d.now, AskWait: time.Minute, Log: slog.New(slog.DiscardHandler), Registry: prometheus.NewRegistry(),
 			}, nil)
@@ -116,8 +117,8 @@ func TestFarLeader(t *testing.T) {
 			for range 1000 {
 				all.Go(func() {
 					began := time.Now()
-					if a, err := d.ask(&quota.Ask{Key: quota.Key{Key: "k"}}, time.Minute); err != nil || !a.Allowed {
-						t.Errorf("%+v, %v", a, err)
+					if by := d.Check(k, 1).Why; by != quota.WhyLeader {
+						t.Errorf("decided %v", by)
 					}
 					longest.Store(max(longest.Load(), int64(time.Since(began))))
 				})
@@ -465,6 +466,71 @@ func TestArrivedAnswersCount(t *testing.T) {
 			if by := calls[i+1].Out[0].Why; by != quota.WhyLeader {
 				t.Fatalf("call %d was decided without its answer: %v", i+1, by)
 			}
+		}
+	})
+}
+
+// TestRefundsWaitOnce checks that the refunds and charges of a batch wait for leaders together, that the leader gets the
+// refunds in order in the same message, and that those of a silent leader are booked here.
+func TestRefundsWaitOnce(t *testing.T) {
+	central := limit("central", 10, quota.Soft)
+	central.Decide = quota.AtLeader
+	synctest.Test(t, func(t *testing.T) {
+		d, n := far(t, 30*time.Millisecond, central)
+		defer d.Close()
+		n.silent = 1
+		calls := callsOf(append(keysOf(1, central.LimitName, 20), keysOf(0, central.LimitName, 20)...)...)
+		for i := range calls {
+			calls[i].Refund = i%20 < 10
+		}
+		began := time.Now()
+		if d.Batch()(calls); time.Since(began) > d.cfg.AskWait {
+			t.Errorf("%v; want at most %v", time.Since(began), d.cfg.AskWait)
+		}
+		for i := range calls {
+			want := quota.WhyLocal
+			if i >= 20 {
+				want = quota.WhyLeader
+			}
+			if c := &calls[i]; !c.Allowed || c.Out[0].Why != want {
+				t.Errorf("call %d: %+v; want %v", i, c, want)
+			}
+		}
+		for i, a := range n.last.Load().Asks {
+			if (a.Cost < 0) != (i < 10) {
+				t.Errorf("request %d of the message costs %d", i, a.Cost)
+			}
+		}
+		began = time.Now()
+		if d.Refund(calls[0].Requests[0].Key, 1); time.Since(began) != d.cfg.AskWait {
+			t.Errorf("a single refund to a silent leader took %v", time.Since(began))
+		}
+	})
+}
+
+// TestSilentGrants checks that a batch that is decided in parts waits once for a range whose grants do not come, and for
+// another range still.
+func TestSilentGrants(t *testing.T) {
+	soft := limit("soft", 10, quota.Soft)
+	synctest.Test(t, func(t *testing.T) {
+		d, _ := far(t, 0, soft)
+		defer d.Close()
+		decide := d.Batch()
+		look := func(k quota.Key) time.Duration {
+			calls := callsOf(k)
+			calls[0].Requests[0].Cost = 0
+			began := time.Now()
+			decide(calls)
+			return time.Since(began)
+		}
+		keys := keysOf(0, soft.LimitName, 3)
+		for i, want := range []time.Duration{d.cfg.GrantWait, 0, 0} {
+			if took := look(keys[i]); took != want {
+				t.Errorf("key %d took %v; want %v", i, took, want)
+			}
+		}
+		if took := look(keysOf(1, soft.LimitName, 1)[0]); took != d.cfg.GrantWait {
+			t.Errorf("a key of another range took %v; want %v", took, d.cfg.GrantWait)
 		}
 	})
 }

@@ -13,14 +13,14 @@ import (
 // Batch returns a function that decides independent calls, each as Decide does, in order. Those that need a leader wait
 // for it together, at most Config.AskWait in all; one leader's answer may then come after that of another, or after a
 // later call that needs none. A leader decides up to replica.MaxDecide calls of one limit each in order. Once a leader
-// does not answer, the function decides other calls of its range without asking it, also when it is called again. It is
-// safe for concurrent use.
+// does not answer, the function decides other calls of its range without asking it, also when it is called again; and
+// once a grant does not come, without waiting for grants. It is safe for concurrent use.
 func (d *Decider) Batch() func(calls []quota.Call) {
-	unasked := new(sync.Map)
-	return func(calls []quota.Call) { d.decideAll(unasked, calls) }
+	silent := new(sync.Map)
+	return func(calls []quota.Call) { d.decideAll(silent, calls) }
 }
 
-func (d *Decider) decideAll(unasked *sync.Map, calls []quota.Call) {
+func (d *Decider) decideAll(silent *sync.Map, calls []quota.Call) {
 	var w *wait
 	var open []*pooled
 	for i := range calls {
@@ -29,16 +29,22 @@ func (d *Decider) decideAll(unasked *sync.Map, calls []quota.Call) {
 			c.Allowed = true
 			continue
 		}
-		if held, ok := d.tryHeld(c.Requests); ok {
-			c.Out[0], c.Allowed = held, true
-			continue
+		if !c.Refund {
+			if held, ok := d.tryHeld(c.Requests); ok {
+				c.Out[0], c.Allowed = held, true
+				continue
+			}
 		}
 		p := callPool.Get().(*pooled)
 		p.Reset(c.Requests, c.Out)
-		p.call = c
-		if d.decideHere(p); p.Need != aggregator.Nothing {
+		if p.call = c; c.Refund {
+			d.beginRefund(p, &c.Requests[0])
+		} else {
+			d.decideHere(p)
+		}
+		if p.Need != aggregator.Nothing {
 			if w == nil {
-				w = d.newWait(unasked, len(calls))
+				w = d.newWait(silent, len(calls))
 			}
 			w.advance(p, false)
 		}
@@ -49,8 +55,10 @@ func (d *Decider) decideAll(unasked *sync.Map, calls []quota.Call) {
 		w.complete(open...)
 	}
 	for _, p := range open {
-		d.publish(p.Requests, p.Out)
-		p.call.Allowed, p.call = p.allowed, nil
+		if !p.call.Refund {
+			d.publish(p.Requests, p.Out)
+		}
+		p.call.Allowed, p.call, p.back = p.allowed, nil, 0
 		callPool.Put(p)
 	}
 }
@@ -61,7 +69,7 @@ type wait struct {
 	*Decider
 	began    quota.Time
 	until    quota.Time                         // no leader's answer is awaited after this
-	unasked  *sync.Map                          // ranges whose leaders must not be asked; nil: none
+	silent   *sync.Map                          // silence of leaders that earlier calls noticed; nil: none
 	calls    int                                // at most
 	unsent   map[quota.RangeID][]*decideRequest // until send
 	answered chan *decideRequest
@@ -70,9 +78,9 @@ type wait struct {
 
 // newWait begins the wait of calls. All that they wait is at most Config.AskWait; with a long Config.GrantWait, it is at
 // most that and half of Config.AskWait.
-func (d *Decider) newWait(unasked *sync.Map, calls int) *wait {
+func (d *Decider) newWait(silent *sync.Map, calls int) *wait {
 	now := d.now()
-	return &wait{Decider: d, began: now, until: now.Add(max(d.cfg.AskWait, d.cfg.GrantWait+d.cfg.AskWait/2)), unasked: unasked, calls: calls}
+	return &wait{Decider: d, began: now, until: now.Add(max(d.cfg.AskWait, d.cfg.GrantWait+d.cfg.AskWait/2)), silent: silent, calls: calls}
 }
 
 // complete waits until the calls are decided.
@@ -135,12 +143,18 @@ func (w *wait) advance(c *pooled, awaitsGrants bool) {
 		if !awaitsGrants {
 			return
 		}
-		most := w.cfg.GrantWait
+		most, no := w.cfg.GrantWait, silence{shard.Of(c.Key, w.cfg.Ranges), true}
 		if c.FirstGrant { // in place of the leader's answer, for which half of the time is left
 			most = max(most, w.cfg.AskWait/2)
 		}
-		if c.allowed = w.waiters.Await(w.ctx, w.agg, w.now, &c.Call, most-w.now().Sub(w.began), w.Wake); c.Final {
+		start := w.now()
+		left := most - start.Sub(w.began)
+		if w.noticed(no) {
+			left = 0
+		}
+		if c.allowed = w.waiters.Await(w.ctx, w.agg, w.now, &c.Call, left, w.Wake); c.Final {
 			w.stats.waitTimeouts.Inc()
+			w.notice(no, left > 0 && w.now().Sub(start) >= most/2)
 		}
 	}
 }
@@ -156,7 +170,7 @@ func (w *wait) ask(c *pooled) {
 		}
 	}
 	left := w.left()
-	if left <= 0 || w.silent(r) {
+	if left <= 0 || w.noticed(silence{r, false}) {
 		w.settle(c, quota.Answer{}, errNotAsked, left)
 		return
 	}
@@ -188,28 +202,45 @@ func (w *wait) settle(c *pooled, a quota.Answer, err error, waited time.Duration
 		c.asked = nil
 		w.asked--
 	}
-	if err == nil {
-		c.Answer(a)
-	} else {
+	cancelled := false
+	if err != nil {
 		if errors.Is(err, errNoAnswer) {
-			w.agg.Cancel(w.now, c.Ask)
+			cancelled = w.agg.Cancel(w.now, c.Ask)
 			w.Wake()
 		}
 		// If earlier waits left less than half of the time, a missing answer does not prove that this leader is silent.
-		if w.unasked != nil && waited >= w.cfg.AskWait/2 {
-			w.unasked.Store(shard.Of(c.Ask.Key, w.cfg.Ranges), true)
-		}
+		w.notice(silence{shard.Of(c.Ask.Key, w.cfg.Ranges), false}, waited >= w.cfg.AskWait/2)
 		c.Alone = true
 		w.stats.unasked.Inc()
+	}
+	switch {
+	case c.back > 0:
+		w.settleRefund(c, a, err, cancelled)
+		return
+	case err == nil:
+		c.Answer(a)
 	}
 	c.allowed = w.agg.Decide(w.now, &c.Call)
 }
 
-// silent reports whether the leader of a range has not answered an earlier request of the batch.
-func (w *wait) silent(r quota.RangeID) bool {
-	if w.unasked == nil {
+// silence is a leader's silence: it did not answer a request, or its grant did not come.
+type silence struct {
+	rng   quota.RangeID
+	grant bool
+}
+
+// notice notes a leader's silence for the later calls of the batch, if it is proven.
+func (w *wait) notice(s silence, proven bool) {
+	if w.silent != nil && proven {
+		w.silent.Store(s, true)
+	}
+}
+
+// noticed reports whether an earlier call of the batch has noticed the silence.
+func (w *wait) noticed(s silence) bool {
+	if w.silent == nil {
 		return false
 	}
-	_, is := w.unasked.Load(r)
+	_, is := w.silent.Load(s)
 	return is
 }

@@ -177,7 +177,7 @@ func (c *fakeCluster) ListAuditEntries(_ context.Context, req *quoratev1.ListAud
 	return out, nil
 }
 
-func (c *fakeCluster) Batch() func([]quota.Call) { return apitest.Batch(c.Decide) }
+func (c *fakeCluster) Batch() func([]quota.Call) { return apitest.Batch(c.Decide, c.Refund) }
 
 func (c *fakeCluster) Decide(reqs []quota.Request, out []quota.Decision) bool {
 	for i, r := range reqs {

@@ -20,6 +20,7 @@ type Request struct {
 type Call struct {
 	Requests []Request
 	Out      []Decision // as long as Requests; decisions after the first refusal are zero
+	Refund   bool       // the call has one request, and gives its cost back
 	Allowed  bool
 }
 
