@@ -160,6 +160,9 @@ func TestBatch(t *testing.T) {
 	for what, r := range map[string]func(i int) *pb.RateLimitReq{
 		"many keys":  func(i int) *pb.RateLimitReq { return &pb.RateLimitReq{Name: "n", UniqueKey: strconv.Itoa(i)} },
 		"many names": func(i int) *pb.RateLimitReq { return &pb.RateLimitReq{Name: strconv.Itoa(i), UniqueKey: "k"} },
+		"many keys, decided by the node": func(i int) *pb.RateLimitReq {
+			return &pb.RateLimitReq{Name: "n", UniqueKey: strconv.Itoa(i), Behavior: pb.Behavior_GLOBAL}
+		},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			n := newSole(t)

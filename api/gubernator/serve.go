@@ -3,7 +3,6 @@ package gubernator
 import (
 	"context"
 	"hash/maphash"
-	"slices"
 	"sync"
 	"time"
 
@@ -90,15 +89,13 @@ func (s *Server) GetRateLimits(ctx context.Context, req *pb.GetRateLimitsReq) (*
 	}
 	out := &pb.GetRateLimitsResp{Responses: make([]*pb.RateLimitResp, len(req.Requests))}
 	batch := s.node.Batch()
-	if len(req.Requests) < 2 || !slices.ContainsFunc(req.Requests, central) {
+	if len(req.Requests) == 1 {
 		c := call{Server: s, ctx: ctx, batch: batch}
-		for i, r := range req.Requests {
-			out.Responses[i] = c.answer(r)
-		}
+		out.Responses[0] = c.answer(req.Requests[0])
 		return out, nil
 	}
-	// Requests that leaders decide are sent concurrently, so that a call takes one hop instead of
-	// one hop per request. Requests with the same name and key keep their order.
+	// Requests wait for leaders concurrently, so that a call takes one hop instead of one hop per
+	// request. Requests with the same name and key keep their order.
 	var parts [maxBeside][]int
 	for i, r := range req.Requests {
 		p := maphash.Comparable(seed, [2]string{r.GetName(), r.GetUniqueKey()}) % maxBeside
