@@ -3,6 +3,7 @@ package dataplane
 import (
 	"errors"
 	"sync"
+	"time"
 
 	"github.com/quorate/quorate/aggregator"
 	"github.com/quorate/quorate/internal/quota"
@@ -175,7 +176,8 @@ func (d *Decider) Charge(k quota.Key, used int64) (int64, quota.Decision) {
 // Draw charges up to want tokens of a key on behalf of a client that hands them on, and returns how many
 // it got. It decides from this node's memory. If that is not enough and the leader may be asked, it asks
 // for the rest, then for half of it, and so on, until something is admitted or Config.AskWait is over. It
-// never takes future tokens, because tokens that are handed on are spent at once.
+// never takes future tokens, because tokens that are handed on are spent at once. A leader that does not
+// answer is not asked for other keys either, for a while: callers draw for many keys, one after another.
 func (d *Decider) Draw(k quota.Key, want int64) (got int64) {
 	l, _ := d.Limits().Resolve(k.LimitName, k.Key)
 	if l == nil || !l.AsksLeader() {
@@ -188,7 +190,7 @@ func (d *Decider) Draw(k quota.Key, want int64) (got int64) {
 		return got
 	}
 	// The leader admits a request whole or not at all: where all that is missing is too much, half may do.
-	began, decide := d.now(), d.Batch() // a leader that does not answer is asked once
+	began, decide := d.now(), d.drawBatch()
 	for rest := want - got; rest > 0 && d.now().Sub(began) < d.cfg.AskWait; rest /= 2 {
 		var out [1]quota.Decision
 		call := [1]quota.Call{{Requests: []quota.Request{{Key: k, Cost: rest}}, Out: out[:]}}
@@ -197,6 +199,16 @@ func (d *Decider) Draw(k quota.Key, want int64) (got int64) {
 		}
 	}
 	return got
+}
+
+// drawBatch returns the batch of the draws of this second.
+func (d *Decider) drawBatch() func([]quota.Call) {
+	d.drawMu.Lock()
+	defer d.drawMu.Unlock()
+	if now := d.now(); d.draws == nil || now >= d.drawsEnd {
+		d.draws, d.drawsEnd = d.Batch(), now.Add(time.Second)
+	}
+	return d.draws
 }
 
 // Miss counts tokens that a client refused elsewhere, spending what this node drew.

@@ -75,7 +75,12 @@ type Decider struct {
 	queues   []askQueue // by range
 	reserved reservations
 	events   events.Hub
-	stats    stats
+
+	drawMu   sync.Mutex
+	draws    func([]quota.Call) // of Draw, until drawsEnd
+	drawsEnd quota.Time
+
+	stats stats
 
 	ctx    context.Context // ends with Close
 	cancel context.CancelFunc

@@ -59,9 +59,9 @@ const maxQueue = 32768
 // decideRequest is a request that waits for the leader's decision.
 type decideRequest struct {
 	ask      quota.Ask
-	call     *pooled       // whose request it is; the waiting goroutine uses it
-	wait     time.Duration // how long the call may wait
-	sent     bool          // a message carries it, or has carried it; guarded by askQueue.mu
+	call     *pooled    // whose request it is; the waiting goroutine uses it
+	at       quota.Time // when the wait began
+	sent     bool       // a message carries it, or has carried it; guarded by askQueue.mu
 	answer   quota.Answer
 	err      error
 	answered chan *decideRequest // of the caller

@@ -69,12 +69,18 @@ func TestCloseEndsQuestions(t *testing.T) {
 type farNode struct {
 	noNode
 	roundTrip                  time.Duration
-	silent                     int // range whose leader does not answer; -1: none
+	silent                     int            // range whose leader does not answer; -1: none
+	leaders                    []quota.NodeID // by range; nil: n2
 	messages, inFlight, atOnce atomic.Int32
 	last                       atomic.Pointer[peerv1.CallAsk]
 }
 
-func (n *farNode) Leader(quota.RangeID) quota.NodeID { return "n2" }
+func (n *farNode) Leader(r quota.RangeID) quota.NodeID {
+	if n.leaders != nil {
+		return n.leaders[r]
+	}
+	return "n2"
+}
 
 func (n *farNode) Call(ctx context.Context, _ quota.NodeID, c *peerv1.Call) (*peerv1.Call, error) {
 	n.messages.Add(1)
@@ -508,13 +514,14 @@ func TestRefundsWaitOnce(t *testing.T) {
 	})
 }
 
-// TestSilentGrants checks that a batch that is decided in parts waits once for a range whose grants do not come, and for
-// another range still.
+// TestSilentGrants checks that a batch that is decided in parts waits once for a leader whose grants do not come, and for
+// another leader still.
 func TestSilentGrants(t *testing.T) {
 	soft := limit("soft", 10, quota.Soft)
 	synctest.Test(t, func(t *testing.T) {
-		d, _ := far(t, 0, soft)
+		d, n := far(t, 0, soft)
 		defer d.Close()
+		n.leaders = []quota.NodeID{"n2", "n3"}
 		decide := d.Batch()
 		look := func(k quota.Key) time.Duration {
 			calls := callsOf(k)
@@ -530,7 +537,38 @@ func TestSilentGrants(t *testing.T) {
 			}
 		}
 		if took := look(keysOf(1, soft.LimitName, 1)[0]); took != d.cfg.GrantWait {
-			t.Errorf("a key of another range took %v; want %v", took, d.cfg.GrantWait)
+			t.Errorf("a key of another leader took %v; want %v", took, d.cfg.GrantWait)
+		}
+	})
+}
+
+// TestSilentNode checks that a batch that is decided in parts, and draws, wait once for a node that leads several ranges
+// and does not answer, and that draws ask it again a second later.
+func TestSilentNode(t *testing.T) {
+	central := limit("central", 10, quota.Soft)
+	central.Decide = quota.AtLeader
+	synctest.Test(t, func(t *testing.T) {
+		d, n := far(t, time.Minute, central)
+		defer d.Close()
+		n.silent = -1
+		decide, keys := d.Batch(), [2]quota.Key{keysOf(0, central.LimitName, 1)[0], keysOf(1, central.LimitName, 1)[0]}
+		for what, ask := range map[string]func(quota.Key){
+			"batch": func(k quota.Key) { decide(callsOf(k)) },
+			"draw":  func(k quota.Key) { d.Draw(k, 8) },
+		} {
+			took := func(k quota.Key) time.Duration {
+				began := time.Now()
+				ask(k)
+				return time.Since(began)
+			}
+			if first, second := took(keys[0]), took(keys[1]); first != d.cfg.AskWait || second != 0 {
+				t.Errorf("%s: %v, then %v for another range; want %v and 0", what, first, second, d.cfg.AskWait)
+			}
+		}
+		time.Sleep(time.Second)
+		messages := n.messages.Load()
+		if d.Draw(keys[1], 8); n.messages.Load() != messages+1 {
+			t.Error("a second later, a draw does not ask the node")
 		}
 	})
 }

@@ -13,7 +13,7 @@ import (
 // Batch returns a function that decides independent calls, each as Decide does, in order. Those that need a leader wait
 // for it together, at most Config.AskWait in all; one leader's answer may then come after that of another, or after a
 // later call that needs none. A leader decides up to replica.MaxDecide calls of one limit each in order. Once a leader
-// does not answer, the function decides other calls of its range without asking it, also when it is called again; and
+// does not answer, the function decides other calls of its ranges without asking it, also when it is called again; and
 // once a grant does not come, without waiting for grants. It is safe for concurrent use.
 func (d *Decider) Batch() func(calls []quota.Call) {
 	silent := new(sync.Map)
@@ -115,7 +115,7 @@ func (w *wait) complete(calls ...*pooled) {
 		}
 		for _, c := range calls {
 			if c.asked != nil {
-				w.settle(c, quota.Answer{}, w.withdraw(c.asked), c.asked.wait)
+				w.settle(c, quota.Answer{}, w.withdraw(c.asked))
 				w.advance(c, true)
 			}
 		}
@@ -124,7 +124,7 @@ func (w *wait) complete(calls ...*pooled) {
 
 // proceed continues with a call whose request was answered.
 func (w *wait) proceed(req *decideRequest) {
-	w.settle(req.call, req.answer, req.err, req.wait)
+	w.settle(req.call, req.answer, req.err)
 	w.advance(req.call, true)
 	w.send(true)
 }
@@ -143,7 +143,7 @@ func (w *wait) advance(c *pooled, awaitsGrants bool) {
 		if !awaitsGrants {
 			return
 		}
-		most, no := w.cfg.GrantWait, silence{shard.Of(c.Key, w.cfg.Ranges), true}
+		most, no := w.cfg.GrantWait, w.silence(shard.Of(c.Key, w.cfg.Ranges), true)
 		if c.FirstGrant { // in place of the leader's answer, for which half of the time is left
 			most = max(most, w.cfg.AskWait/2)
 		}
@@ -165,19 +165,18 @@ func (w *wait) ask(c *pooled) {
 	r := shard.Of(c.Ask.Key, w.cfg.Ranges)
 	if len(w.unsent[r]) == 0 { // this call does not overtake an earlier one
 		if a, ok := w.askHere(&c.Ask); ok {
-			w.settle(c, a, nil, 0)
+			w.settle(c, a, nil)
 			return
 		}
 	}
-	left := w.left()
-	if left <= 0 || w.noticed(silence{r, false}) {
-		w.settle(c, quota.Answer{}, errNotAsked, left)
+	if w.left() <= 0 || w.noticed(w.silence(r, false)) {
+		w.settle(c, quota.Answer{}, errNotAsked)
 		return
 	}
 	if w.unsent == nil {
 		w.unsent, w.answered = map[quota.RangeID][]*decideRequest{}, make(chan *decideRequest, w.calls)
 	}
-	c.asked = &decideRequest{ask: c.Ask, call: c, wait: left, answered: w.answered}
+	c.asked = &decideRequest{ask: c.Ask, call: c, at: w.now(), answered: w.answered}
 	w.unsent[r] = append(w.unsent[r], c.asked)
 	w.asked++
 }
@@ -189,17 +188,18 @@ func (w *wait) send(awaitsGrants bool) {
 		for r, reqs := range w.unsent {
 			delete(w.unsent, r)
 			for _, req := range reqs[w.enqueue(r, reqs):] {
-				w.settle(req.call, quota.Answer{}, errNotAsked, 0)
+				w.settle(req.call, quota.Answer{}, errNotAsked)
 				w.advance(req.call, awaitsGrants)
 			}
 		}
 	}
 }
 
-// settle continues with a call after the leader's answer, or without it. The call could wait that long for it.
-func (w *wait) settle(c *pooled, a quota.Answer, err error, waited time.Duration) {
+// settle continues with a call after the leader's answer, or without it.
+func (w *wait) settle(c *pooled, a quota.Answer, err error) {
+	waited := time.Duration(0)
 	if c.asked != nil {
-		c.asked = nil
+		waited, c.asked = w.now().Sub(c.asked.at), nil
 		w.asked--
 	}
 	cancelled := false
@@ -208,8 +208,8 @@ func (w *wait) settle(c *pooled, a quota.Answer, err error, waited time.Duration
 			cancelled = w.agg.Cancel(w.now, c.Ask)
 			w.Wake()
 		}
-		// If earlier waits left less than half of the time, a missing answer does not prove that this leader is silent.
-		w.notice(silence{shard.Of(c.Ask.Key, w.cfg.Ranges), false}, waited >= w.cfg.AskWait/2)
+		// After less than half of the time, a missing answer does not prove that the leader is silent.
+		w.notice(w.silence(shard.Of(c.Ask.Key, w.cfg.Ranges), false), waited >= w.cfg.AskWait/2)
 		c.Alone = true
 		w.stats.unasked.Inc()
 	}
@@ -225,9 +225,12 @@ func (w *wait) settle(c *pooled, a quota.Answer, err error, waited time.Duration
 
 // silence is a leader's silence: it did not answer a request, or its grant did not come.
 type silence struct {
-	rng   quota.RangeID
-	grant bool
+	leader quota.NodeID
+	grant  bool
 }
+
+// silence returns the silence that the leader of a range may keep.
+func (w *wait) silence(r quota.RangeID, grant bool) silence { return silence{w.node.Leader(r), grant} }
 
 // notice notes a leader's silence for the later calls of the batch, if it is proven.
 func (w *wait) notice(s silence, proven bool) {
