@@ -66,7 +66,7 @@ func (id Identity) Write(dir string) error {
 	if err != nil {
 		return err
 	}
-	return WriteFile(filepath.Join(dir, identityFile), append(data, '\n'))
+	return syncdir.WriteFile(filepath.Join(dir, identityFile), append(data, '\n'))
 }
 
 // Check returns an error that names the first difference from the wanted identity.
@@ -178,21 +178,4 @@ func Discard(dir string, subdirs ...string) error {
 		errs = append(errs, os.RemoveAll(filepath.Join(dir, name)))
 	}
 	return errors.Join(errs...)
-}
-
-// WriteFile atomically replaces a file: after a crash, path has either the old or the new content.
-func WriteFile(path string, data []byte) error {
-	tmp := path + ".tmp"
-	f, err := os.OpenFile(tmp, os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o600)
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(data)
-	if err := errors.Join(err, f.Sync(), f.Close()); err != nil {
-		return err
-	}
-	if err := os.Rename(tmp, path); err != nil {
-		return err
-	}
-	return syncdir.Sync(filepath.Dir(path))
 }

@@ -11,9 +11,9 @@ import (
 	"google.golang.org/protobuf/encoding/protojson"
 
 	raftlogv1 "github.com/quorate/quorate/api/gen/quorate/raftlog/v1"
-	"github.com/quorate/quorate/cluster/datadir"
 	"github.com/quorate/quorate/cluster/raftgroup"
 	"github.com/quorate/quorate/internal/quota"
+	"github.com/quorate/quorate/internal/syncdir"
 	"github.com/quorate/quorate/shard"
 )
 
@@ -134,7 +134,7 @@ func (s *Service) saveView(v *View) error {
 	if err != nil {
 		return err
 	}
-	return datadir.WriteFile(filepath.Join(s.cfg.Dir, File), append(data, '\n'))
+	return syncdir.WriteFile(filepath.Join(s.cfg.Dir, File), append(data, '\n'))
 }
 
 // leave marks this node as out of the cluster, once, by closing the channel of Out.

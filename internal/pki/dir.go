@@ -102,26 +102,15 @@ func (s *Store) writePair(cert []byte, key KeyPEM) error {
 	return s.rename(nextKey, keyFile)
 }
 
-// write replaces a file atomically and syncs it.
+// write replaces a file atomically.
 func (s *Store) write(name string, data []byte) error {
 	if s.dir == "" {
 		return nil
 	}
-	tmp := name + ".tmp"
-	path := filepath.Join(s.dir, tmp)
-	// One that is left from a crash might be readable by others.
-	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err := syncdir.WriteFile(filepath.Join(s.dir, name), data); err != nil {
 		return fmt.Errorf("certificates: %w", err)
 	}
-	f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
-	if err != nil {
-		return fmt.Errorf("certificates: %w", err)
-	}
-	_, err = f.Write(data)
-	if err := errors.Join(err, f.Sync(), f.Close()); err != nil {
-		return fmt.Errorf("certificates: %w", err)
-	}
-	return s.rename(tmp, name)
+	return nil
 }
 
 func (s *Store) rename(from, to string) error {

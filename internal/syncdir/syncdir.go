@@ -1,5 +1,5 @@
-// Package syncdir makes the names of files durable. A file whose content was synced can still be
-// missing after a power cut, until the directory that names it is synced too.
+// Package syncdir makes the names of files durable, and replaces files atomically. A file whose content
+// was synced can still be missing after a power cut, until the directory that names it is synced too.
 package syncdir
 
 import (
@@ -11,6 +11,7 @@ import (
 	"runtime"
 	"sync/atomic"
 	"syscall"
+	"time"
 )
 
 // observer is called with each directory that was synced; only tests set it.
@@ -64,4 +65,37 @@ func MkdirAll(dir string, mode os.FileMode) error {
 		return err
 	}
 	return Sync(parent)
+}
+
+// WriteFile atomically replaces a file: after a crash, path has either the old or the new content. The file is
+// readable by its owner only. Its directory must exist.
+func WriteFile(path string, data []byte) error {
+	temp := path + ".tmp"
+	// One that is left from a crash might be readable by others.
+	if err := os.Remove(temp); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	f, err := os.OpenFile(temp, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(data)
+	if err = errors.Join(err, f.Sync(), f.Close()); err == nil {
+		err = rename(temp, path)
+	}
+	if err != nil {
+		return errors.Join(err, os.Remove(temp))
+	}
+	return Sync(filepath.Dir(path))
+}
+
+// rename moves a file to the place of another. Windows refuses that while a process reads the other,
+// so rename then tries again for a second.
+func rename(from, to string) error {
+	for end := time.Now().Add(time.Second); ; time.Sleep(5 * time.Millisecond) {
+		err := os.Rename(from, to)
+		if runtime.GOOS != "windows" || !errors.Is(err, fs.ErrPermission) || time.Now().After(end) {
+			return err
+		}
+	}
 }

@@ -10,7 +10,6 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
-	"runtime"
 	"slices"
 	"strings"
 	"time"
@@ -19,6 +18,7 @@ import (
 	"go.yaml.in/yaml/v4"
 
 	"github.com/quorate/quorate/internal/cli/exit"
+	"github.com/quorate/quorate/internal/syncdir"
 )
 
 // Environment variables of contexts.
@@ -204,29 +204,7 @@ func (c *Config) write(path string) error {
 	if err != nil {
 		return err
 	}
-	f, err := os.CreateTemp(filepath.Dir(path), ".config-*") // mode 0600
-	if err != nil {
-		return exit.Invalid(err)
-	}
-	_, err = f.Write(data)
-	if err = errors.Join(err, f.Sync(), f.Close()); err == nil {
-		err = rename(f.Name(), path)
-	}
-	if err != nil {
-		return errors.Join(err, os.Remove(f.Name()))
-	}
-	return nil
-}
-
-// rename moves a file to the place of another. Windows refuses that while a process reads the other,
-// so rename then tries again for a second.
-func rename(from, to string) error {
-	for end := time.Now().Add(time.Second); ; time.Sleep(5 * time.Millisecond) {
-		err := os.Rename(from, to)
-		if runtime.GOOS != "windows" || !errors.Is(err, fs.ErrPermission) || time.Now().After(end) {
-			return err
-		}
-	}
+	return syncdir.WriteFile(path, data)
 }
 
 // maxLinks bounds how many symbolic links lead to the file, as most systems do.

@@ -21,6 +21,7 @@ import (
 	"github.com/quorate/quorate/internal/cli/usage"
 	"github.com/quorate/quorate/internal/phrase"
 	"github.com/quorate/quorate/internal/pki"
+	"github.com/quorate/quorate/internal/syncdir"
 )
 
 // NewCACommand returns "quorate ca".
@@ -123,7 +124,7 @@ func rotate(cmd *cobra.Command, t *remote.Targets, who accounts.Identity, output
 // certificates to trustOut unless that is empty.
 func printAuthority(cmd *cobra.Command, output *render.Output, trustOut string, res *quoratev1.RotateAuthorityResponse, more func(*render.Page)) error {
 	if trustOut != "" {
-		if err := replaceFile(trustOut, res.Trust); err != nil {
+		if err := syncdir.WriteFile(trustOut, res.Trust); err != nil {
 			return err
 		}
 	}
@@ -230,18 +231,9 @@ func (o *certFlags) write(res *quoratev1.IssueCertificateResponse, key pki.KeyPE
 		name string
 		data []byte
 	}{{server.ClientKeyFile, key}, {server.ClientFile, res.Certificate}, {server.TrustFile, res.Trust}} {
-		if err := replaceFile(filepath.Join(o.out, f.name), f.data); err != nil {
+		if err := syncdir.WriteFile(filepath.Join(o.out, f.name), f.data); err != nil {
 			return err
 		}
 	}
 	return nil
-}
-
-// replaceFile writes a file whole or not at all.
-func replaceFile(path string, data []byte) error {
-	_ = os.Remove(path + ".new") // left by an interrupted attempt
-	if err := server.WriteNew(path+".new", data); err != nil {
-		return err
-	}
-	return os.Rename(path+".new", path)
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/quorate/quorate/config"
 	"github.com/quorate/quorate/internal/cli/exit"
 	"github.com/quorate/quorate/internal/pki"
+	"github.com/quorate/quorate/internal/syncdir"
 )
 
 // SettingsFile is the name of a node's settings in its data directory, which init and joining
@@ -114,7 +115,7 @@ func (o *initOptions) make(s *config.Node, text string) error {
 			return err
 		}
 	}
-	return WriteNew(filepath.Join(o.data, SettingsFile), []byte(text))
+	return writeNew(filepath.Join(o.data, SettingsFile), []byte(text))
 }
 
 // report prints what init created, and the next steps.
@@ -153,7 +154,7 @@ func makeAuthority(s *config.Node) error {
 	if err := sec.issueOwn(s); err != nil {
 		return err
 	}
-	if err := WriteNew(filepath.Join(s.Data, pkiDir, caKeyFile), pair.KeyPEM); err != nil {
+	if err := writeNew(filepath.Join(s.Data, pkiDir, caKeyFile), pair.KeyPEM); err != nil {
 		return err
 	}
 	admin, err := ca.Issue(pki.Identity{Cluster: s.Cluster, Kind: pki.Client, Name: "admin"}, nil, time.Now(), 365*24*time.Hour)
@@ -176,9 +177,9 @@ func writeCredentials(dir string, trust []byte, pair pki.Pair) error {
 		return err
 	}
 	return errors.Join(
-		WriteNew(filepath.Join(dir, TrustFile), trust),
-		WriteNew(filepath.Join(dir, ClientFile), pair.CertPEM),
-		WriteNew(filepath.Join(dir, ClientKeyFile), pair.KeyPEM),
+		writeNew(filepath.Join(dir, TrustFile), trust),
+		writeNew(filepath.Join(dir, ClientFile), pair.CertPEM),
+		writeNew(filepath.Join(dir, ClientKeyFile), pair.KeyPEM),
 	)
 }
 
@@ -197,22 +198,12 @@ func emptyDir(dir string) error {
 	return nil
 }
 
-// WriteNew writes a file that must not exist yet, readable by its owner alone. A process that is
-// killed while it writes leaves no partial file.
-func WriteNew(path string, data []byte) error {
+// writeNew writes a file that must not exist yet, as [syncdir.WriteFile] does.
+func writeNew(path string, data []byte) error {
 	if _, err := os.Lstat(path); err == nil {
 		return &fs.PathError{Op: "create", Path: path, Err: fs.ErrExist}
 	}
-	temp := path + ".tmp" // possibly left by a killed process
-	f, err := os.OpenFile(temp, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(data)
-	if err := errors.Join(err, f.Sync(), f.Close()); err != nil {
-		return err
-	}
-	return os.Rename(temp, path)
+	return syncdir.WriteFile(path, data)
 }
 
 // placeFlags hold the addresses of a node and its data directory.

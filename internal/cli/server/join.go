@@ -334,7 +334,7 @@ func joinID(dir string) ([]byte, error) {
 	}
 	id := make([]byte, 16)
 	_, _ = rand.Read(id) // never fails
-	return id, WriteNew(path, []byte(hex.EncodeToString(id)+"\n"))
+	return id, writeNew(path, []byte(hex.EncodeToString(id)+"\n"))
 }
 
 // ownJoinID returns the id with which this node joined, or an empty string if it did not join.

@@ -291,7 +291,7 @@ func (o *serveOptions) remember(s *config.Node) error {
 	if s.TLS.Mode == config.TLSOff {
 		b.WriteString("tls: {mode: off}\n")
 	}
-	return WriteNew(path, []byte(b.String()))
+	return writeNew(path, []byte(b.String()))
 }
 
 func nodeConfig(s config.Node) cluster.Config {

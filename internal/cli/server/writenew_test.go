@@ -16,10 +16,10 @@ func TestWriteNew(t *testing.T) {
 	if err := os.WriteFile(path+".tmp", []byte("node: n1, and then it was killed, long before the end"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if err := WriteNew(path, []byte("node: n1\n")); err != nil {
+	if err := writeNew(path, []byte("node: n1\n")); err != nil {
 		t.Fatal(err)
 	}
-	if err := WriteNew(path, []byte("node: n2\n")); !errors.Is(err, fs.ErrExist) {
+	if err := writeNew(path, []byte("node: n2\n")); !errors.Is(err, fs.ErrExist) {
 		t.Fatalf("a second one: %v", err)
 	}
 	got, err := os.ReadFile(path)
