@@ -10,6 +10,7 @@ import (
 	"github.com/quorate/quorate/api/apierr"
 	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
 	"github.com/quorate/quorate/internal/apiproto"
+	"github.com/quorate/quorate/internal/backoff"
 	"github.com/quorate/quorate/internal/quota"
 	"github.com/quorate/quorate/internal/rbac"
 )
@@ -136,10 +137,8 @@ func (s *LimitService) catchUp(ctx context.Context, version uint64) bool {
 		if l := s.node.Limits(); l != nil && l.Version >= version {
 			return true
 		}
-		select {
-		case <-ctx.Done():
+		if backoff.Sleep(ctx, catchUpTime) != nil {
 			return false
-		case <-time.After(catchUpTime):
 		}
 	}
 	return true

@@ -9,6 +9,7 @@ import (
 
 	"github.com/quorate/quorate/aggregator"
 	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
+	"github.com/quorate/quorate/internal/backoff"
 	"github.com/quorate/quorate/internal/quota"
 )
 
@@ -293,5 +294,5 @@ func (m *member) pause(now quota.Time) {
 // jitter returns the pause, with full jitter because all clients of a node lose it at the same
 // moment.
 func (r *retry) jitter() time.Duration {
-	return rand.N(min(firstPause<<min(r.round, 10), lastPause)) + time.Millisecond
+	return rand.N(backoff.Bound(firstPause, lastPause, r.round)) + time.Millisecond
 }

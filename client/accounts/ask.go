@@ -15,6 +15,7 @@ import (
 
 	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
 	"github.com/quorate/quorate/client"
+	"github.com/quorate/quorate/internal/backoff"
 )
 
 // Bounds of the pause between rounds; half of it is random.
@@ -167,13 +168,6 @@ func connected(ctx context.Context, conn *grpc.ClientConn) bool {
 
 // pause waits before the next round.
 func pause(ctx context.Context, round int) error {
-	most := min(firstPause<<min(round, 10), lastPause)
-	timer := time.NewTimer(most/2 + rand.N(most/2))
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-timer.C:
-		return nil
-	}
+	most := backoff.Bound(firstPause, lastPause, round)
+	return backoff.Sleep(ctx, most/2+rand.N(most/2))
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/quorate/quorate/client"
 	"github.com/quorate/quorate/client/extract"
 	"github.com/quorate/quorate/client/internal/gate"
+	"github.com/quorate/quorate/internal/backoff"
 )
 
 // Transport is an http.RoundTripper that checks before it sends. Create it with NewTransport.
@@ -100,7 +101,7 @@ func (t *Transport) await(r *http.Request) error {
 			return &RefusedError{Host: r.URL.Host, RetryAfter: d}
 		}
 		left -= d
-		if err := gate.Sleep(r.Context(), d); err != nil {
+		if err := backoff.Sleep(r.Context(), d); err != nil {
 			return err
 		}
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/quorate/quorate/client"
 	"github.com/quorate/quorate/client/internal/gate"
 	"github.com/quorate/quorate/client/internal/overdue"
+	"github.com/quorate/quorate/internal/backoff"
 )
 
 // TokenRequester takes tokens from a fixed bucket.
@@ -149,7 +150,7 @@ func (b *bucket) ask(ctx context.Context) (*Refused, error) {
 		return &Refused{Result: res}, nil
 	}
 	if res.Wait > 0 {
-		if err := gate.Sleep(ctx, res.Wait); err != nil {
+		if err := backoff.Sleep(ctx, res.Wait); err != nil {
 			gate.GiveBack(ctx, b.limiter, b.namespace, b.limit, b.key, b.cost)
 			return nil, err
 		}
@@ -181,7 +182,7 @@ func (b *bucket) queue(ctx context.Context) error {
 		if deadline, ok := ctx.Deadline(); ok && time.Until(deadline) < r.Result.RetryAfter {
 			return r // it would come too late
 		}
-		if err := gate.Sleep(ctx, max(r.Result.RetryAfter, time.Millisecond)); err != nil {
+		if err := backoff.Sleep(ctx, max(r.Result.RetryAfter, time.Millisecond)); err != nil {
 			return err
 		}
 	}

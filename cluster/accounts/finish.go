@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/quorate/quorate/internal/account"
+	"github.com/quorate/quorate/internal/backoff"
 	"github.com/quorate/quorate/internal/quota"
 )
 
@@ -56,10 +57,8 @@ func (s *Service) learn(tx account.Tx, parts []part) {
 	started := s.spawn(func() {
 		defer func() { <-s.learning }()
 		for try := abandoned; try < learnLimit; try *= 2 {
-			select {
-			case <-s.ctx.Done():
+			if backoff.Sleep(s.ctx, try) != nil {
 				return
-			case <-time.After(try):
 			}
 			ctx, cancel := context.WithTimeout(s.ctx, endLimit)
 			commit, err := s.abort(ctx, tx)

@@ -12,6 +12,7 @@ import (
 
 	peerv1 "github.com/quorate/quorate/api/gen/quorate/peer/v1"
 	"github.com/quorate/quorate/internal/account"
+	"github.com/quorate/quorate/internal/backoff"
 	"github.com/quorate/quorate/internal/fairshare"
 	"github.com/quorate/quorate/internal/quota"
 	"github.com/quorate/quorate/shard"
@@ -158,10 +159,8 @@ func (s *Service) Drain(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, drainLimit)
 	defer cancel()
 	for s.busy() {
-		select {
-		case <-ctx.Done():
+		if backoff.Sleep(ctx, drainLook) != nil {
 			return
-		case <-time.After(drainLook):
 		}
 	}
 }
@@ -243,13 +242,6 @@ func (s *Service) rangeOf(id account.ID) quota.RangeID { return RangeOf(id, s.cf
 // pause waits before the next try, with exponential backoff and jitter. It returns false if ctx
 // ends first.
 func pause(ctx context.Context, try int) bool {
-	d := min(minPause<<min(try, 10), maxPause)
-	t := time.NewTimer(d/2 + rand.N(d))
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
+	d := backoff.Bound(minPause, maxPause, try)
+	return backoff.Sleep(ctx, d/2+rand.N(d)) == nil
 }

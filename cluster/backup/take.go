@@ -13,6 +13,7 @@ import (
 	peerv1 "github.com/quorate/quorate/api/gen/quorate/peer/v1"
 	"github.com/quorate/quorate/cluster/raftgroup"
 	"github.com/quorate/quorate/cluster/transport"
+	"github.com/quorate/quorate/internal/backoff"
 	"github.com/quorate/quorate/internal/quota"
 )
 
@@ -118,10 +119,8 @@ func (c *collector) cut(ctx context.Context) error {
 			return nil
 		}
 		c.drop()
-		select {
-		case <-ctx.Done():
+		if backoff.Sleep(ctx, cutPause) != nil {
 			return &quota.NoLeaderError{Reason: fmt.Sprintf("the groups could not be copied at one moment: %v", err)}
-		case <-time.After(cutPause):
 		}
 	}
 }
@@ -293,10 +292,7 @@ func (c *collector) read(ctx context.Context, group uint32, offset uint64) ([]by
 		case try == readTries:
 			return nil, fmt.Errorf("%w; the backup has ended, take it again", err)
 		}
-		select {
-		case <-ctx.Done():
-		case <-time.After(cutPause):
-		}
+		_ = backoff.Sleep(ctx, cutPause)
 	}
 }
 

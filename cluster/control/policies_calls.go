@@ -4,12 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	peerv1 "github.com/quorate/quorate/api/gen/quorate/peer/v1"
 	raftlogv1 "github.com/quorate/quorate/api/gen/quorate/raftlog/v1"
 	"github.com/quorate/quorate/cluster/raftgroup"
 	"github.com/quorate/quorate/internal/account"
+	"github.com/quorate/quorate/internal/backoff"
 	"github.com/quorate/quorate/internal/limitproto"
 	"github.com/quorate/quorate/internal/quota"
 )
@@ -67,10 +67,8 @@ func (s *Store) LeaderHas(ctx context.Context, revision uint64) error {
 		if err != nil || has >= revision {
 			return err
 		}
-		select {
-		case <-ctx.Done():
+		if backoff.Sleep(ctx, spreadPause) != nil {
 			return &quota.NoLeaderError{Reason: "the leader of the meta group is behind: " + ctx.Err().Error()}
-		case <-time.After(spreadPause):
 		}
 	}
 }

@@ -13,6 +13,7 @@ import (
 	raftlogv1 "github.com/quorate/quorate/api/gen/quorate/raftlog/v1"
 	"github.com/quorate/quorate/cluster/raftgroup"
 	"github.com/quorate/quorate/cluster/transport"
+	"github.com/quorate/quorate/internal/backoff"
 	"github.com/quorate/quorate/internal/quota"
 	"github.com/quorate/quorate/internal/snapshotio"
 )
@@ -165,10 +166,8 @@ func untilDone[T any](ctx context.Context, what string, try func(context.Context
 		if err == nil || errors.Is(err, errChangedSince) {
 			return res, err
 		}
-		select {
-		case <-ctx.Done():
+		if backoff.Sleep(ctx, tryPause) != nil {
 			return res, &quota.NoLeaderError{Reason: fmt.Sprintf("the meta group did not %s: %v", what, err)}
-		case <-time.After(tryPause):
 		}
 	}
 }
@@ -229,10 +228,8 @@ func (s *Store) waitHere(ctx context.Context, applied func() bool) {
 	ctx, cancel := context.WithTimeout(ctx, SpreadWait)
 	defer cancel()
 	for !applied() {
-		select {
-		case <-ctx.Done():
+		if backoff.Sleep(ctx, spreadPause) != nil {
 			return
-		case <-time.After(spreadPause):
 		}
 	}
 }

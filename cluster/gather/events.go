@@ -14,6 +14,7 @@ import (
 	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
 	"github.com/quorate/quorate/cluster/peercall"
 	"github.com/quorate/quorate/internal/apiproto"
+	"github.com/quorate/quorate/internal/backoff"
 	"github.com/quorate/quorate/internal/quota"
 )
 
@@ -222,9 +223,7 @@ func (a *mergedWatch) poll(ctx context.Context, id quota.NodeID) {
 			return
 		}
 		if err != nil {
-			select {
-			case <-time.After(retryTime):
-			case <-ctx.Done():
+			if backoff.Sleep(ctx, retryTime) != nil {
 				return
 			}
 		}

@@ -18,6 +18,7 @@ import (
 	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
 	"github.com/quorate/quorate/cluster/raftgroup"
 	"github.com/quorate/quorate/cluster/transport"
+	"github.com/quorate/quorate/internal/backoff"
 	"github.com/quorate/quorate/internal/pki"
 	"github.com/quorate/quorate/internal/quota"
 	"github.com/quorate/quorate/internal/snapshotio"
@@ -53,12 +54,8 @@ func (s *Service) Change(ctx context.Context, by string, req proto.Message) (pro
 			c.revision = stale.revision // even if this node does not have it yet
 			continue
 		}
-		if !errors.Is(err, errChangedSince) {
-			select {
-			case <-ctx.Done():
-			case <-time.After(retryPause):
-				continue
-			}
+		if !errors.Is(err, errChangedSince) && backoff.Sleep(ctx, retryPause) == nil {
+			continue
 		}
 		if doubt {
 			return nil, &quota.UnknownOutcomeError{Reason: fmt.Sprintf("the change of the cluster may have been made; look before you repeat it: %v", err)}
@@ -304,10 +301,8 @@ func (s *Service) Await(ctx context.Context, what string) error {
 	ctx, cancel := context.WithTimeout(ctx, membershipWait)
 	defer cancel()
 	for !s.node.Table().Seeded() {
-		select {
-		case <-ctx.Done():
+		if backoff.Sleep(ctx, retryPause) != nil {
 			return s.noMembership(what)
-		case <-time.After(retryPause):
 		}
 	}
 	return nil

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/quorate/quorate/cluster/raftgroup/sharedlog"
+	"github.com/quorate/quorate/internal/backoff"
 	"github.com/quorate/quorate/internal/quota"
 )
 
@@ -86,16 +87,7 @@ func (h *Host) spawn(f func()) {
 }
 
 // sleep waits for d. It returns false if the host closes first.
-func (h *Host) sleep(d time.Duration) bool {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return true
-	case <-h.ctx.Done():
-		return false
-	}
-}
+func (h *Host) sleep(d time.Duration) bool { return backoff.Sleep(h.ctx, d) == nil }
 
 // Group returns an open group, or nil.
 func (h *Host) Group(id uint32) *Group {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/hashicorp/raft"
 
+	"github.com/quorate/quorate/internal/backoff"
 	"github.com/quorate/quorate/internal/quota"
 )
 
@@ -76,9 +77,7 @@ func (i *instance) startLeading() {
 		if err != nil {
 			g.log.Debug("barrier failed", "term", term, "err", err)
 		}
-		select {
-		case <-time.After(barrierRetry):
-		case <-i.trans.ctx.Done():
+		if backoff.Sleep(i.trans.ctx, barrierRetry) != nil {
 			return
 		}
 	}

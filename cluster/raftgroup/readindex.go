@@ -10,6 +10,7 @@ import (
 	"github.com/hashicorp/raft"
 
 	peerv1 "github.com/quorate/quorate/api/gen/quorate/peer/v1"
+	"github.com/quorate/quorate/internal/backoff"
 	"github.com/quorate/quorate/internal/quota"
 )
 
@@ -138,9 +139,7 @@ func (g *Group) runRound() error {
 		if confirmed {
 			return nil
 		}
-		select {
-		case <-time.After(askAgain):
-		case <-ctx.Done():
+		if backoff.Sleep(ctx, askAgain) != nil {
 			return fmt.Errorf("%w: no quorum answers", ErrNotLeader) // nothing was proposed, so nothing is uncertain
 		}
 	}

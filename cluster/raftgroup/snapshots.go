@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"github.com/hashicorp/raft"
+
+	"github.com/quorate/quorate/internal/backoff"
 )
 
 // tempSuffix is the suffix that raft gives to snapshots being written.
@@ -248,9 +250,7 @@ func (g *Group) Snapshot(ctx context.Context) error {
 		if err == nil || !later(err) || try == snapshotTries {
 			return err
 		}
-		select {
-		case <-time.After(snapshotRetry):
-		case <-ctx.Done():
+		if backoff.Sleep(ctx, snapshotRetry) != nil {
 			return err
 		}
 	}

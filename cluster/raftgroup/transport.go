@@ -12,6 +12,7 @@ import (
 
 	peerv1 "github.com/quorate/quorate/api/gen/quorate/peer/v1"
 	"github.com/quorate/quorate/cluster/transport"
+	"github.com/quorate/quorate/internal/backoff"
 	"github.com/quorate/quorate/internal/quota"
 )
 
@@ -277,9 +278,7 @@ func isAway(err error) bool {
 // pause waits before retrying such a node, for the same reason as await. It returns false if the
 // caller should give up.
 func (t *raftTransport) pause(d time.Duration, id raft.ServerID, term uint64) bool {
-	select {
-	case <-time.After(d):
-	case <-t.ctx.Done():
+	if backoff.Sleep(t.ctx, d) != nil {
 		return false
 	}
 	wanted := t.wanted.Load()

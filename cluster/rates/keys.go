@@ -13,6 +13,7 @@ import (
 	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
 	"github.com/quorate/quorate/cluster/replica"
 	"github.com/quorate/quorate/cluster/transport"
+	"github.com/quorate/quorate/internal/backoff"
 	"github.com/quorate/quorate/internal/quota"
 	"github.com/quorate/quorate/shard"
 )
@@ -79,13 +80,11 @@ func (s *Reader) awaitCounter(ctx context.Context, k quota.Key, reset bool) (*qu
 			return rate, err
 		}
 		lost = lost || reset && errors.Is(err, errMaybeReset)
-		select {
-		case <-ctx.Done():
+		if backoff.Sleep(ctx, retryPause) != nil {
 			if lost {
 				err = resetUnknown(k)
 			}
 			return nil, err
-		case <-time.After(retryPause):
 		}
 	}
 }

@@ -9,6 +9,7 @@ import (
 
 	peerv1 "github.com/quorate/quorate/api/gen/quorate/peer/v1"
 	raftlogv1 "github.com/quorate/quorate/api/gen/quorate/raftlog/v1"
+	"github.com/quorate/quorate/internal/backoff"
 	"github.com/quorate/quorate/internal/history"
 	"github.com/quorate/quorate/internal/quota"
 	"github.com/quorate/quorate/internal/snapshotio"
@@ -369,10 +370,8 @@ func (h *uploader) Finish(ctx context.Context) {
 	h.mu.Unlock()
 	for h.Behind() {
 		h.round(Second(h.service.node.Now()))
-		select {
-		case <-ctx.Done():
+		if backoff.Sleep(ctx, 50*time.Millisecond) != nil {
 			return
-		case <-time.After(50 * time.Millisecond):
 		}
 	}
 }
@@ -402,10 +401,8 @@ func (h *uploader) handOver(ctx context.Context) {
 	for unlisted() {
 		now := Second(h.service.node.Now())
 		h.gather(now, h.connected(now))
-		select {
-		case <-ctx.Done():
+		if backoff.Sleep(ctx, 20*time.Millisecond) != nil {
 			return
-		case <-time.After(20 * time.Millisecond):
 		}
 	}
 }

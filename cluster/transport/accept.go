@@ -8,6 +8,7 @@ import (
 	"time"
 
 	peerv1 "github.com/quorate/quorate/api/gen/quorate/peer/v1"
+	"github.com/quorate/quorate/internal/backoff"
 )
 
 // accept accepts connections until the listener is closed. unauthConns bounds how many may wait
@@ -20,9 +21,7 @@ func (n *Net) accept() {
 				return
 			}
 			n.logs.warn(n.log, logAccept, "accept failed", "err", err)
-			select { // out of file descriptors: do not spin
-			case <-time.After(50 * time.Millisecond):
-			case <-n.ctx.Done():
+			if backoff.Sleep(n.ctx, 50*time.Millisecond) != nil { // out of file descriptors: do not spin
 				return
 			}
 			continue

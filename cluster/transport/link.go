@@ -9,6 +9,7 @@ import (
 	"time"
 
 	peerv1 "github.com/quorate/quorate/api/gen/quorate/peer/v1"
+	"github.com/quorate/quorate/internal/backoff"
 	"github.com/quorate/quorate/internal/sockerr"
 )
 
@@ -54,8 +55,7 @@ func (l *link) run(ctx context.Context) {
 // wait sleeps for a random time up to a bound that doubles with every attempt. It returns false
 // if the context ends.
 func (l *link) wait(ctx context.Context, attempt int) bool {
-	bound := min(maxBackoff, minBackoff<<min(attempt, 10))
-	t := time.NewTimer(rand.N(bound) + time.Millisecond)
+	t := time.NewTimer(rand.N(backoff.Bound(minBackoff, maxBackoff, attempt)) + time.Millisecond)
 	defer t.Stop()
 	select {
 	case <-t.C:

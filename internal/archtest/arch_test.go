@@ -159,7 +159,7 @@ var linked = []struct {
 	{
 		packages: []string{"./client/..."},
 		may: []string{
-			"aggregator", "api/gen", "client", "internal/elapsed", "internal/fairshare", "internal/grantwait", "internal/limiter", "internal/limitproto",
+			"aggregator", "api/gen", "client", "internal/backoff", "internal/elapsed", "internal/fairshare", "internal/grantwait", "internal/limiter", "internal/limitproto",
 			"internal/peerproto", "internal/pki", "internal/quota", "internal/sockerr", "internal/suggest", "internal/syncdir", "internal/zone", "shard",
 		},
 		never: []string{"github.com/hashicorp/", "go.etcd.io/"},

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/quorate/quorate/api/auth"
+	"github.com/quorate/quorate/internal/backoff"
 	"github.com/quorate/quorate/internal/fairshare"
 )
 
@@ -117,11 +118,8 @@ func (c *Console) stream(l *liveWriter, r *Request) {
 		l.goodbye()
 	case err != nil && ctx.Err() == nil:
 		l.changed("trouble", problemOf(err).Detail)
-		_ = l.flush() // the reader may have gone
-		select {      // or the browser would ask again at once
-		case <-ctx.Done():
-		case <-time.After(liveBeat):
-		}
+		_ = l.flush()                    // the reader may have gone
+		_ = backoff.Sleep(ctx, liveBeat) // or the browser would ask again at once
 	}
 }
 

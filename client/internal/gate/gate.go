@@ -21,6 +21,7 @@ import (
 	"github.com/quorate/quorate/client/internal/acquires"
 	"github.com/quorate/quorate/client/internal/callers"
 	"github.com/quorate/quorate/client/internal/overdue"
+	"github.com/quorate/quorate/internal/backoff"
 	"github.com/quorate/quorate/internal/quota"
 )
 
@@ -147,7 +148,7 @@ func (g *Gate) decide(r extract.Request, method, path string, ends bool) (client
 		return res, nil, Refuse, nil
 	}
 	if res.Wait > 0 {
-		if err := Sleep(ctx, res.Wait); err != nil {
+		if err := backoff.Sleep(ctx, res.Wait); err != nil {
 			if place == nil {
 				GiveBack(ctx, g.Limiter, g.Namespace, g.Limit, key, cost)
 			}
@@ -288,20 +289,8 @@ func Turn(ctx context.Context, most time.Duration, ask func() (client.Result, Ou
 			return res, Refuse, nil
 		}
 		most -= d
-		if err := Sleep(ctx, d); err != nil {
+		if err := backoff.Sleep(ctx, d); err != nil {
 			return res, Drop, err
 		}
-	}
-}
-
-// Sleep waits for d, or until ctx ends, and then returns its error.
-func Sleep(ctx context.Context, d time.Duration) error {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
 	}
 }

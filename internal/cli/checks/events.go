@@ -15,6 +15,7 @@ import (
 
 	"github.com/quorate/quorate/api/apijson"
 	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
+	"github.com/quorate/quorate/internal/backoff"
 	"github.com/quorate/quorate/internal/cli/exit"
 	"github.com/quorate/quorate/internal/cli/limits"
 	"github.com/quorate/quorate/internal/cli/remote"
@@ -187,10 +188,8 @@ func (e *watcher) follow(ctx context.Context, addrs []string) error {
 		if !reached {
 			return e.NoneAnswers(addrs, last)
 		}
-		select {
-		case <-ctx.Done():
+		if backoff.Sleep(ctx, watchAgain) != nil {
 			return nil
-		case <-time.After(watchAgain):
 		}
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
+	"github.com/quorate/quorate/internal/backoff"
 	"github.com/quorate/quorate/internal/cli/exit"
 	"github.com/quorate/quorate/internal/cli/remote"
 	"github.com/quorate/quorate/internal/cli/render"
@@ -73,10 +74,7 @@ func (w *waiting) run(cmd *cobra.Command, t *remote.Targets) error {
 			}
 			progress.Bar(int64(most-left), int64(most), "%d of %d %s%s", most-left, most, w.what, stepOf(st))
 		}
-		select {
-		case <-cmd.Context().Done():
-		case <-time.After(waitEvery):
-		}
+		_ = backoff.Sleep(cmd.Context(), waitEvery)
 	}
 }
 

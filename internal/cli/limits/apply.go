@@ -11,6 +11,7 @@ import (
 	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
 	"github.com/quorate/quorate/config"
 	"github.com/quorate/quorate/internal/apiproto"
+	"github.com/quorate/quorate/internal/backoff"
 	"github.com/quorate/quorate/internal/cli/exit"
 	"github.com/quorate/quorate/internal/cli/remote"
 	"github.com/quorate/quorate/internal/cli/render"
@@ -101,10 +102,8 @@ func applyAsked(cmd *cobra.Command, t *remote.Targets, req *quoratev1.ApplyLimit
 		if err == nil || named != nil || try == applyTries || exit.CodeOf(err) != exit.Conflict {
 			return res, err
 		}
-		select {
-		case <-ctx.Done():
+		if backoff.Sleep(ctx, applyPause) != nil {
 			return nil, ctx.Err()
-		case <-time.After(applyPause):
 		}
 	}
 }

@@ -18,12 +18,13 @@ import (
 	"github.com/spf13/pflag"
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/backoff"
+	grpcbackoff "google.golang.org/grpc/backoff"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/status"
 
 	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
+	"github.com/quorate/quorate/internal/backoff"
 	"github.com/quorate/quorate/internal/cli/exit"
 	"github.com/quorate/quorate/internal/pki"
 )
@@ -172,7 +173,7 @@ func (t *Targets) Dial(addr string) (*grpc.ClientConn, error) {
 	return grpc.NewClient("passthrough:///"+addr, append(creds,
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxAnswer)), grpc.WithUnaryInterceptor(noteSent),
 		grpc.WithConnectParams(grpc.ConnectParams{
-			Backoff:           backoff.Config{BaseDelay: 50 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: time.Second},
+			Backoff:           grpcbackoff.Config{BaseDelay: 50 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: time.Second},
 			MinConnectTimeout: time.Second,
 		}))...)
 }
@@ -347,10 +348,8 @@ func (t *Targets) AwaitLimits(ctx context.Context, addrs []string, version uint6
 			if err != nil && ctx.Err() == nil || err == nil && have >= version {
 				break
 			}
-			select {
-			case <-ctx.Done():
+			if backoff.Sleep(ctx, 10*time.Millisecond) != nil {
 				return fmt.Errorf("node %s still has version %d of the limits, not %d; see \"quorate status\"", addr, have, version)
-			case <-time.After(10 * time.Millisecond):
 			}
 		}
 	}

@@ -25,6 +25,7 @@ import (
 	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
 	"github.com/quorate/quorate/internal/audit"
 	"github.com/quorate/quorate/internal/audit/words"
+	"github.com/quorate/quorate/internal/backoff"
 	"github.com/quorate/quorate/internal/cli/exit"
 	"github.com/quorate/quorate/internal/cli/remote"
 	"github.com/quorate/quorate/internal/cli/render"
@@ -151,10 +152,8 @@ func (a *auditFlags) cluster(ctx context.Context, p *auditPrinter) error {
 			a.req.Since = timestamppb.New(newest.Add(-auditLate))
 			maps.DeleteFunc(seen, func(_ string, at time.Time) bool { return at.Before(a.req.Since.AsTime()) })
 		}
-		select {
-		case <-ctx.Done():
+		if backoff.Sleep(ctx, auditAgain) != nil {
 			return nil
-		case <-time.After(auditAgain):
 		}
 		if entries, err = a.newest(ctx, p, -1); err != nil {
 			if ctx.Err() != nil {
@@ -362,12 +361,7 @@ func (c *auditChain) pause(ctx context.Context) error {
 			return err
 		}
 	}
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-time.After(auditPoll):
-		return nil
-	}
+	return backoff.Sleep(ctx, auditPoll)
 }
 
 func (c *auditChain) send(ctx context.Context, line []byte) error {

@@ -20,6 +20,7 @@ import (
 	"github.com/quorate/quorate/config"
 	"github.com/quorate/quorate/examples"
 	"github.com/quorate/quorate/internal/apiproto"
+	"github.com/quorate/quorate/internal/backoff"
 	"github.com/quorate/quorate/internal/cli/build"
 	"github.com/quorate/quorate/internal/cli/exit"
 	"github.com/quorate/quorate/internal/cli/remote"
@@ -221,10 +222,8 @@ func waitReady(ctx context.Context, n *cluster.Node) error {
 		if st.Ready {
 			return nil
 		}
-		select {
-		case <-ctx.Done():
+		if backoff.Sleep(ctx, 20*time.Millisecond) != nil {
 			return fmt.Errorf("node %s: not ready: %s", st.Node, st.Reason)
-		case <-time.After(20 * time.Millisecond):
 		}
 	}
 }

@@ -27,6 +27,7 @@ import (
 	"github.com/quorate/quorate/cluster"
 	"github.com/quorate/quorate/cluster/membership"
 	"github.com/quorate/quorate/config"
+	"github.com/quorate/quorate/internal/backoff"
 	"github.com/quorate/quorate/internal/cli/build"
 	"github.com/quorate/quorate/internal/cli/remote"
 	"github.com/quorate/quorate/internal/pki"
@@ -76,10 +77,8 @@ func (j *joiner) run(ctx context.Context) (*quoratev1.JoinResponse, error) {
 		if !answered && round >= lonelyRounds && j.settings.Bootstrap == string(j.settings.Node) {
 			return nil, errAlone
 		}
-		select {
-		case <-ctx.Done():
+		if backoff.Sleep(ctx, pause) != nil {
 			return nil, ctx.Err()
-		case <-time.After(pause):
 		}
 		pause = min(2*pause, maxJoinPause)
 	}
