@@ -15,12 +15,11 @@ const beaconEvery = time.Second
 // beaconLoop sends a beacon on every change and once a second, and asks peers for the time. It never
 // blocks on anything else, so that peers learn of new leaders at once.
 func (n *Node) beaconLoop() {
-	defer n.done.Done()
 	tick := time.NewTicker(beaconEvery)
 	defer tick.Stop()
 	for {
 		select {
-		case <-n.stop:
+		case <-n.ctx.Done():
 			return
 		case <-n.beaconNow:
 			n.askClocks(false)

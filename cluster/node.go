@@ -73,7 +73,8 @@ type Node struct {
 	load     *resources
 
 	beaconNow chan struct{}
-	stop      chan struct{}
+	ctx       context.Context // ends when the node closes
+	cancel    context.CancelFunc
 	done      sync.WaitGroup
 	closed    sync.Once
 }
@@ -114,8 +115,9 @@ func Start(cfg Config) (*Node, error) {
 func newNode(cfg Config, v *membership.View, stored bool, lock *datadir.Lock, s starts) *Node {
 	n := &Node{
 		cfg: cfg, log: cfg.Logger, inc: s.inc, first: s.first, prior: s.prior, lock: lock,
-		beaconNow: make(chan struct{}, 1), stop: make(chan struct{}),
+		beaconNow: make(chan struct{}, 1),
 	}
+	n.ctx, n.cancel = context.WithCancel(context.Background())
 	n.clock = clock.New(clock.Config{
 		Wall: cfg.wall, Members: func() int { return len(n.members.View().IDs) }, Up: n.routes.upNodes, Log: n.log,
 	}, elapsed.New())
@@ -170,8 +172,7 @@ func (n *Node) open(v *membership.View) error {
 		return err
 	}
 	n.net.Start()
-	n.done.Add(1)
-	go n.beaconLoop() // before the clock starts, because it asks other nodes for the time
+	n.done.Go(n.beaconLoop) // before the clock starts, because it asks other nodes for the time
 	if n.clock.Start() {
 		n.Decider.ClockSet()
 		n.Recorder.ClockSet()
@@ -185,7 +186,7 @@ func (n *Node) termStart() *raftlogv1.TermStart {
 
 func (n *Node) run() {
 	n.clients.Start()
-	n.done.Go(func() { n.clock.Run(n.stop) })
+	n.done.Go(func() { n.clock.Run(n.ctx) })
 	n.ranges.Start()
 	n.Decider.Start()
 	n.Store.Start()
@@ -242,7 +243,7 @@ func (n *Node) Close(ctx context.Context) error {
 
 // closeParts stops the parts that need no context, and waits for the node's goroutines.
 func (n *Node) closeParts() {
-	close(n.stop)
+	n.cancel()
 	n.gather.Close()
 	n.members.Close()
 	n.ranges.Close()

@@ -1,6 +1,7 @@
 package clock
 
 import (
+	"context"
 	"fmt"
 	"maps"
 	"slices"
@@ -112,14 +113,13 @@ func (c *Clock) compare() bool {
 	return true
 }
 
-// Run periodically compares the clock with those of other nodes and steers it, until stop is
-// closed.
-func (c *Clock) Run(stop <-chan struct{}) {
+// Run periodically compares the clock with those of other nodes and steers it, until ctx ends.
+func (c *Clock) Run(ctx context.Context) {
 	tick := time.NewTicker(steerEvery * 3 / 4)
 	defer tick.Stop()
 	for {
 		select {
-		case <-stop:
+		case <-ctx.Done():
 			return
 		case <-tick.C:
 		}

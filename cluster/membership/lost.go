@@ -7,6 +7,7 @@ import (
 
 	"github.com/quorate/quorate/cluster/raftgroup"
 	"github.com/quorate/quorate/cluster/transport"
+	"github.com/quorate/quorate/internal/backoff"
 	"github.com/quorate/quorate/internal/quota"
 )
 
@@ -59,7 +60,7 @@ func (s *Service) createGroups(v *View) bool {
 	var since time.Time // when a majority was first connected; zero if there is no majority
 	for {
 		select {
-		case <-s.stop:
+		case <-s.ctx.Done():
 			return false
 		case <-tick.C:
 		}
@@ -94,12 +95,10 @@ func (s *Service) openGroups(v *View) bool {
 			s.setPreferred(v)
 			return true
 		}
-		select {
-		case <-s.stop:
+		if backoff.Sleep(s.ctx, retryAfter) != nil {
 			return false
-		case <-time.After(retryAfter):
-			s.log.Error("groups not opened", "err", err)
 		}
+		s.log.Error("groups not opened", "err", err)
 	}
 }
 
@@ -137,7 +136,7 @@ func (s *Service) watchRemoval() {
 	var since time.Time
 	for {
 		select {
-		case <-s.stop:
+		case <-s.ctx.Done():
 			return
 		case now := <-tick.C:
 			switch {

@@ -58,18 +58,17 @@ func (s asWanted) still(t *Table, g uint32, want shard.Placement) bool {
 }
 
 func (s *Service) rebalance() {
-	ctx, cancel := context.WithCancel(context.Background())
+	ctx := s.ctx
 	defer func() { // wait for the steps in progress, and keep their slots
 		for range maxMoves {
 			s.rebalancer.slots <- struct{}{}
 		}
 	}()
-	defer cancel()
 	tick := time.NewTicker(moveEvery)
 	defer tick.Stop()
 	for {
 		select {
-		case <-s.stop:
+		case <-ctx.Done():
 			return
 		case <-s.rebalancer.freed:
 			if s.LeadsMeta() {

@@ -29,7 +29,7 @@ func (s *Service) reconcileAll() {
 	}
 	for {
 		select {
-		case <-s.stop:
+		case <-s.ctx.Done():
 			return
 		case <-s.reconcile:
 		}

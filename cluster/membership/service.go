@@ -102,16 +102,15 @@ type Service struct {
 	changes    map[string]change // by method
 	rebalancer *rebalancer
 
-	stop chan struct{}
-	done sync.WaitGroup
+	ctx    context.Context // ends with the service
+	cancel context.CancelFunc
+	done   sync.WaitGroup
 }
 
 // NewService returns a service with a first view; see FirstView. Call Open, then Start.
 func NewService(cfg Config, v *View, stored bool, node Node) *Service {
-	s := &Service{
-		cfg: cfg, node: node, log: cfg.Log, stored: stored,
-		reconcile: make(chan struct{}, 1), out: make(chan struct{}), stop: make(chan struct{}),
-	}
+	s := &Service{cfg: cfg, node: node, log: cfg.Log, stored: stored, reconcile: make(chan struct{}, 1), out: make(chan struct{})}
+	s.ctx, s.cancel = context.WithCancel(context.Background())
 	s.rebalancer = &rebalancer{
 		service: s, slots: make(chan struct{}, maxMoves), doing: map[uint32]shard.Step{}, busy: map[uint32]bool{},
 		done: map[uint32]asWanted{}, tried: map[uint32]time.Time{}, freed: make(chan struct{}, 1),
@@ -153,7 +152,7 @@ func (s *Service) Start() {
 
 // Close stops the goroutines of Start, if any, and waits for them.
 func (s *Service) Close() {
-	close(s.stop)
+	s.cancel()
 	s.done.Wait()
 }
 

@@ -12,6 +12,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	peerv1 "github.com/quorate/quorate/api/gen/quorate/peer/v1"
+	"github.com/quorate/quorate/internal/backoff"
 	"github.com/quorate/quorate/internal/history"
 	"github.com/quorate/quorate/internal/history/archive"
 	"github.com/quorate/quorate/internal/quota"
@@ -51,24 +52,18 @@ type BackfillProgress struct {
 // run fills holes once per backfillEvery.
 func (f *Backfill) run() {
 	s := f.Service
-	defer s.done.Done()
 	if s.Files.Archive == nil {
 		return
 	}
-	ctx, cancel := context.WithCancel(context.Background())
-	go func() {
-		<-s.stop
-		cancel()
-	}()
 	tick := time.NewTicker(backfillEvery)
 	defer tick.Stop()
 	for {
 		select {
-		case <-s.stop:
+		case <-s.ctx.Done():
 			return
 		case <-tick.C:
 		}
-		f.Round(ctx, Second(s.node.Now()))
+		f.Round(s.ctx, Second(s.node.Now()))
 	}
 }
 
@@ -92,10 +87,8 @@ func (f *Backfill) Round(ctx context.Context, now history.Second) {
 				if err := f.fill(ctx, of, now); err != nil {
 					s.log.Info("history: data of other replicas has not been fetched yet", "range", r, "from", id, "err", err)
 				}
-				select {
-				case <-s.stop:
+				if ctx.Err() != nil {
 					return
-				default:
 				}
 			}
 		}
@@ -151,19 +144,14 @@ func (f *Backfill) fetch(ctx context.Context, of BackfillSource, h history.Gap) 
 		if h.From = next; next == 0 {
 			break
 		}
-		select {
-		case <-s.stop:
-			return kept, errStopped
-		case <-time.After(backfillPause):
+		if err := backoff.Sleep(ctx, backfillPause); err != nil {
+			return kept, err
 		}
 	}
 	return kept, nil
 }
 
-var (
-	errCopied  = errors.New("invalid answer")
-	errStopped = errors.New("the node stops")
-)
+var errCopied = errors.New("invalid answer")
 
 // fetchStored fetches one part of what a replica has on its disk.
 func (s *Recorder) fetchStored(ctx context.Context, of BackfillSource, h history.Gap) (out []archive.Rows, next history.Second, err error) {

@@ -69,18 +69,20 @@ type Recorder struct {
 	backfill Backfill
 
 	started atomic.Bool
-	stop    chan struct{}
+	ctx     context.Context // ends with the recorder
+	cancel  context.CancelFunc
 	done    sync.WaitGroup
 }
 
 // New returns a Recorder that counts. Start makes it upload and store.
 func New(cfg *Config, node Node) *Recorder {
 	s := &Recorder{
-		cfg: *cfg, node: node, log: cfg.Log, stop: make(chan struct{}),
+		cfg: *cfg, node: node, log: cfg.Log,
 		failures: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "quorate_history_failures_total", Help: "Failed writes of history to the disk; they are retried.",
 		}),
 	}
+	s.ctx, s.cancel = context.WithCancel(context.Background())
 	s.Uploader.init(s)
 	s.Uploader.metrics(cfg.Registry)
 	cfg.Registry.MustRegister(s.failures, prometheus.NewGaugeFunc(prometheus.GaugeOpts{
@@ -94,15 +96,14 @@ func New(cfg *Config, node Node) *Recorder {
 // Start starts the goroutines that upload, store and fetch until Close.
 func (s *Recorder) Start() {
 	s.started.Store(true)
-	s.done.Add(3)
-	go s.Uploader.run()
-	go s.Files.run()
-	go s.backfill.run()
+	s.done.Go(s.Uploader.run)
+	s.done.Go(s.Files.run)
+	s.done.Go(s.backfill.run)
 }
 
 // Close stops the goroutines that Start started, if any, and closes the files.
 func (s *Recorder) Close() error {
-	close(s.stop)
+	s.cancel()
 	s.done.Wait()
 	return s.Files.close()
 }

@@ -88,7 +88,6 @@ func (s *store) close() error {
 
 // run stores what has ended, once per storeEvery.
 func (s *store) run() {
-	defer s.service.done.Done()
 	if s.Archive == nil {
 		return
 	}
@@ -96,7 +95,7 @@ func (s *store) run() {
 	defer tick.Stop()
 	for {
 		select {
-		case <-s.service.stop:
+		case <-s.service.ctx.Done():
 			return
 		case <-tick.C:
 		}

@@ -83,17 +83,14 @@ func (h *uploader) collect(at history.Second, all bool) {
 
 // run uploads, collects and writes once a second, shortly after the second begins.
 func (h *uploader) run() {
-	defer h.service.done.Done()
 	if h.service.cfg.Keep.Off {
 		return
 	}
 	for {
 		now := h.service.node.Now()
 		next := quota.Time(int64(Second(now))+1)*quota.Time(time.Second) + quota.Time(200*time.Millisecond)
-		select {
-		case <-h.service.stop:
+		if backoff.Sleep(h.service.ctx, next.Sub(now)) != nil {
 			return
-		case <-time.After(next.Sub(now)):
 		}
 		h.round(Second(h.service.node.Now()))
 	}
