@@ -6,11 +6,13 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/hashicorp/raft"
 
 	peerv1 "github.com/quorate/quorate/api/gen/quorate/peer/v1"
+	"github.com/quorate/quorate/internal/logs"
 )
 
 func TestAppendSurvivesTheWire(t *testing.T) {
@@ -51,18 +53,19 @@ func TestAppendsAreTrimmed(t *testing.T) {
 }
 
 func TestUnreachablePeersAreLoggedRarely(t *testing.T) {
-	var out bytes.Buffer
-	limit := &limiter{last: map[string]time.Time{}, held: map[string]int{}}
-	l := newLogger(slog.New(slog.NewTextHandler(&out, nil)), limit)
-	for range 100 {
-		l.With("group", "g1").Error("failed to heartbeat to", "peer", "b")
-		l.Info("entering follower state")
-	}
-	l.Error("failed to restore snapshot")
-	limit.last["failed to heartbeat to"] = time.Now().Add(-repeatEvery)
-	l.Error("failed to heartbeat to", "peer", "b")
-	got := out.String()
-	if strings.Count(got, "\n") != 3 || !strings.Contains(got, "repeated=99") || !strings.Contains(got, "level=ERROR") {
-		t.Error(got)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		var out bytes.Buffer
+		l := newLogger(slog.New(slog.NewTextHandler(&out, nil)), new(logs.RateLimit[string]))
+		for range 100 {
+			l.With("group", "g1").Error("failed to heartbeat to", "peer", "b")
+			l.Info("entering follower state")
+		}
+		l.Error("failed to restore snapshot")
+		time.Sleep(repeatEvery)
+		l.Error("failed to heartbeat to", "peer", "b")
+		got := out.String()
+		if strings.Count(got, "\n") != 3 || !strings.Contains(got, "repeated=99") || !strings.Contains(got, "level=ERROR") {
+			t.Error(got)
+		}
+	})
 }

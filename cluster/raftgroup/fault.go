@@ -76,8 +76,8 @@ func (g *Group) fail(i *instance, err error) {
 // suspend ends a failed instance, makes another replica take over if this one led, and restarts
 // the replica when the disk accepts writes again.
 func (g *Group) suspend(i *instance, led bool, cause error) {
-	if pass, held := g.host.limit.pass("disk fault", time.Now()); pass {
-		g.log.Error("disk writes fail; this replica is out of service until they succeed", "err", cause, "repeated", held)
+	if repeated, ok := g.host.limit.Allow("disk fault", time.Now(), 1, repeatEvery); ok {
+		g.log.Error("disk writes fail; this replica is out of service until they succeed", "err", cause, "repeated", repeated)
 	}
 	if led {
 		g.stepDown(i)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/quorate/quorate/cluster/raftgroup/sharedlog"
 	"github.com/quorate/quorate/internal/backoff"
+	"github.com/quorate/quorate/internal/logs"
 	"github.com/quorate/quorate/internal/quota"
 )
 
@@ -20,7 +21,7 @@ import (
 type Host struct {
 	cfg     Config
 	log     *slog.Logger
-	limit   *limiter
+	limit   logs.RateLimit[string] // of log lines, by kind
 	batcher *heartbeatBatcher
 
 	ctx    context.Context // ends when the host closes
@@ -63,7 +64,6 @@ func New(cfg Config) (*Host, error) {
 		cfg: cfg, log: cfg.Logger, groups: map[uint32]*Group{}, parked: map[uint32][]parked{},
 		gone:    map[uint32]bool{},
 		latency: diskLatency{limit: cfg.SlowDisk, seen: cfg.Appended}, batcher: &heartbeatBatcher{ask: cfg.Net.Ask, batches: map[quota.NodeID]*heartbeatBatch{}},
-		limit: &limiter{last: map[string]time.Time{}, held: map[string]int{}},
 	}
 	var err error
 	if h.logs, err = openLog(cfg.Dir); err != nil {

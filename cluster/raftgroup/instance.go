@@ -40,7 +40,7 @@ type instance struct {
 	waiting atomic.Int64              // futures that raft has not completed yet
 }
 
-func (g *Group) raftLogger() *logger { return newLogger(g.log, g.host.limit) }
+func (g *Group) raftLogger() *logger { return newLogger(g.log, &g.host.limit) }
 
 // raftConfig returns the configuration of every instance of the group.
 func (g *Group) raftConfig(notify chan<- bool) *raft.Config {

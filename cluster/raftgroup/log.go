@@ -8,12 +8,12 @@ import (
 	"log/slog"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
 
 	"github.com/quorate/quorate/cluster/transport"
+	"github.com/quorate/quorate/internal/logs"
 )
 
 // repeatEvery is the minimum interval between log lines of one kind about unreachable peers.
@@ -74,38 +74,20 @@ func text(args []any, name string) string {
 	return ""
 }
 
-// limiter lets one line of each kind pass per interval, across all groups.
-type limiter struct {
-	mu   sync.Mutex
-	last map[string]time.Time
-	held map[string]int
-}
-
-// pass reports whether to log, and how many lines it held back since the last.
-func (l *limiter) pass(kind string, now time.Time) (bool, int) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if last, ok := l.last[kind]; ok && now.Sub(last) < repeatEvery {
-		l.held[kind]++
-		return false, 0
-	}
-	held := l.held[kind]
-	l.last[kind], l.held[kind] = now, 0
-	return true, held
-}
-
 // logger adapts slog to raft's logger. It logs raft's INFO at debug, because with many groups it
 // is noise, and drops everything below INFO.
 type logger struct {
 	out   *slog.Logger
-	limit *limiter
+	limit *logs.RateLimit[string] // of lines about unreachable peers, across all groups
 	name  string
 	args  []any
 }
 
 var _ hclog.Logger = (*logger)(nil)
 
-func newLogger(out *slog.Logger, limit *limiter) *logger { return &logger{out: out, limit: limit} }
+func newLogger(out *slog.Logger, limit *logs.RateLimit[string]) *logger {
+	return &logger{out: out, limit: limit}
+}
 
 // Log implements hclog.Logger, as do the methods below.
 func (l *logger) Log(level hclog.Level, msg string, args ...any) {
@@ -127,13 +109,13 @@ func (l *logger) Log(level hclog.Level, msg string, args ...any) {
 		to = slog.LevelDebug
 	}
 	if unreachable[msg] && to > slog.LevelDebug {
-		pass, held := l.limit.pass(msg, time.Now())
-		if !pass {
+		repeated, ok := l.limit.Allow(msg, time.Now(), 1, repeatEvery)
+		if !ok {
 			return
 		}
 		to = slog.LevelWarn
-		if held > 0 {
-			args = append(slices.Clip(args), "repeated", held)
+		if repeated > 0 {
+			args = append(slices.Clip(args), "repeated", repeated)
 		}
 	}
 	if l.out.Enabled(context.Background(), to) {

@@ -6,11 +6,11 @@ import (
 	"log/slog"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/hashicorp/raft"
 
 	"github.com/quorate/quorate/cluster/transport"
+	"github.com/quorate/quorate/internal/logs"
 )
 
 // TestOrdinaryLines checks that lines that raft logs as warnings whenever a replica joins are not
@@ -47,7 +47,7 @@ func TestOrdinaryLinesByWhatTheySay(t *testing.T) {
 		{"failed to commit logs", []any{"error", context.Canceled}, true},
 	} {
 		var b strings.Builder
-		l := newLogger(slog.New(slog.NewTextHandler(&b, nil)), &limiter{last: map[string]time.Time{}, held: map[string]int{}})
+		l := newLogger(slog.New(slog.NewTextHandler(&b, nil)), new(logs.RateLimit[string]))
 		l.Error(c.msg, c.args...)
 		if warns := b.String() != ""; warns != c.warns {
 			t.Errorf("%s %v: %q", c.msg, c.args, b.String())

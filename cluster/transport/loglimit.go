@@ -2,12 +2,13 @@ package transport
 
 import (
 	"log/slog"
-	"sync"
 	"time"
+
+	"github.com/quorate/quorate/internal/logs"
 )
 
 // Unauthenticated parties control how often some events occur. Therefore at most logLines lines
-// of each kind are logged per logWindow; the next line reports how many were left out.
+// of each kind are logged at once, and then as many per logWindow; the next line reports how many were left out.
 const (
 	logLines  = 3
 	logWindow = 10 * time.Second
@@ -23,21 +24,14 @@ const (
 	logGarbage                 // no Hello arrived
 	logFrame                   // a peer sent what is no frame
 	logMismatch                // the Hello does not fit
-	logKinds                   // the number of kinds
 )
 
 // logLimit limits log lines per kind. Its zero value is ready for use.
-type logLimit struct {
-	mu    sync.Mutex
-	kinds [logKinds]struct {
-		since          time.Time
-		lines, leftOut int
-	}
-}
+type logLimit struct{ logs.RateLimit[logKind] }
 
 // warn logs a line unless the limit of its kind is reached.
 func (l *logLimit) warn(log *slog.Logger, kind logKind, text string, args ...any) {
-	leftOut, ok := l.allow(kind, time.Now())
+	leftOut, ok := l.Allow(kind, time.Now(), logLines, logWindow/logLines)
 	if !ok {
 		return
 	}
@@ -45,21 +39,4 @@ func (l *logLimit) warn(log *slog.Logger, kind logKind, text string, args ...any
 		args = append(args, "left_out", leftOut)
 	}
 	log.Warn(text, args...)
-}
-
-// allow reports whether a line may be logged, and how many were left out before it.
-func (l *logLimit) allow(kind logKind, now time.Time) (leftOut int, ok bool) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	k := &l.kinds[kind]
-	if now.Sub(k.since) >= logWindow {
-		leftOut = k.leftOut
-		k.since, k.lines, k.leftOut = now, 0, 0
-	}
-	if k.lines == logLines {
-		k.leftOut++
-		return 0, false
-	}
-	k.lines++
-	return leftOut, true
 }

@@ -238,14 +238,14 @@ func TestLogLimit(t *testing.T) {
 	var l logLimit
 	now := time.Unix(100, 0)
 	for i := range logLines + 5 {
-		if _, ok := l.allow(logTLS, now); ok != (i < logLines) {
+		if _, ok := l.Allow(logTLS, now, logLines, logWindow/logLines); ok != (i < logLines) {
 			t.Fatal(i, ok)
 		}
 	}
-	if _, ok := l.allow(logGarbage, now); !ok {
+	if _, ok := l.Allow(logGarbage, now, logLines, logWindow/logLines); !ok {
 		t.Fatal("kinds are counted apart")
 	}
-	if leftOut, ok := l.allow(logTLS, now.Add(logWindow)); !ok || leftOut != 5 {
+	if leftOut, ok := l.Allow(logTLS, now.Add(logWindow), logLines, logWindow/logLines); !ok || leftOut != 5 {
 		t.Fatal(leftOut, ok)
 	}
 }

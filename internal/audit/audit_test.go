@@ -12,6 +12,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"golang.org/x/time/rate"
 )
 
 func open(t *testing.T, o Options) *Log {
@@ -116,7 +118,7 @@ func TestAttemptsAreBounded(t *testing.T) {
 	if got := len(read(t, AttemptsPath(l.o.Path))); got > n+attemptBurst {
 		t.Errorf("%d attempts of many addresses", got-n)
 	}
-	l.bounds.unproven.tokens = 1e9
+	l.bounds.unproven = rate.NewLimiter(1e9, 1e9)
 	for i := range 2 * maxOwners {
 		l.Write(Entry{Result: Denied, Credential: "none", Address: fmt.Sprintf("10.1.%d.%d", i/256, i%256)})
 	}

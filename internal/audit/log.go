@@ -114,7 +114,7 @@ func Open(o Options) (*Log, error) {
 	}
 	l := &Log{o: o}
 	l.done, l.attempts = chain{path: o.Path, o: &l.o, rename: os.Rename}, chain{path: AttemptsPath(o.Path), o: &l.o, rename: os.Rename}
-	l.bounds.init(o.Now())
+	l.bounds.init()
 	if err := errors.Join(l.done.open(), l.attempts.open()); err != nil {
 		return nil, fmt.Errorf("audit log: %w", errors.Join(err, l.Close()))
 	}

@@ -8,14 +8,14 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"golang.org/x/time/rate"
 )
 
 // The budget of one message at one level.
 const (
-	burst      = 20               // lines at once
-	every      = time.Second      // then one line per this time
-	maxStrains = 1000             // remembered messages; at the bound all are forgotten
-	forgetful  = 10 * time.Minute // a message without a line for this long is new again
+	burst = 20          // lines at once
+	every = time.Second // then one line per this time
 )
 
 // Limiter is a slog.Handler that passes on the lines within the budget. The next line that passes
@@ -27,25 +27,52 @@ type Limiter struct {
 
 type shared struct {
 	dropped atomic.Uint64
+	lines   RateLimit[message]
+}
 
+type message struct {
+	level slog.Level
+	text  string
+}
+
+// maxKinds bounds the kinds that a RateLimit remembers. At the bound it forgets all.
+const maxKinds = 1000
+
+// RateLimit limits the lines of each kind. Its zero value is ready for use, also concurrently.
+type RateLimit[K comparable] struct {
 	mu    sync.Mutex
-	lines map[strain]*budget
+	kinds map[K]*kind
 }
 
-type strain struct {
-	level   slog.Level
-	message string
+type kind struct {
+	lines   *rate.Limiter
+	dropped int // since the last line that passed
 }
 
-type budget struct {
-	tokens float64
-	at     time.Time
-	held   uint64 // lines dropped since the last that passed
+// Allow reports whether a line of a kind may be logged now, and how many of its kind were dropped before it. Each
+// kind has burst lines at once, then one per interval.
+func (l *RateLimit[K]) Allow(k K, now time.Time, burst int, interval time.Duration) (dropped int, ok bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	one := l.kinds[k]
+	if one == nil {
+		if l.kinds == nil || len(l.kinds) >= maxKinds {
+			l.kinds = map[K]*kind{}
+		}
+		one = &kind{lines: rate.NewLimiter(rate.Every(interval), burst)}
+		l.kinds[k] = one
+	}
+	if !one.lines.AllowN(now, 1) {
+		one.dropped++
+		return 0, false
+	}
+	dropped, one.dropped = one.dropped, 0
+	return dropped, true
 }
 
 // New returns a limiter in front of a handler.
 func New(next slog.Handler) *Limiter {
-	return &Limiter{next, &shared{lines: map[strain]*budget{}}}
+	return &Limiter{next, &shared{}}
 }
 
 // Dropped returns how many lines were dropped since the start.
@@ -58,39 +85,16 @@ func (l *Limiter) Enabled(ctx context.Context, level slog.Level) bool {
 
 // Handle implements slog.Handler.
 func (l *Limiter) Handle(ctx context.Context, r slog.Record) error {
-	held, pass := l.allow(strain{r.Level, r.Message}, r.Time)
-	if !pass {
+	dropped, ok := l.lines.Allow(message{r.Level, r.Message}, r.Time, burst, every)
+	if !ok {
 		l.dropped.Add(1)
 		return nil
 	}
-	if held > 0 {
+	if dropped > 0 {
 		r = r.Clone()
-		r.AddAttrs(slog.Uint64("dropped", held))
+		r.AddAttrs(slog.Int("dropped", dropped))
 	}
 	return l.next.Handle(ctx, r)
-}
-
-// allow reports whether a line is within its budget, and how many were dropped before it.
-func (s *shared) allow(k strain, now time.Time) (held uint64, pass bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	b := s.lines[k]
-	if b == nil || now.Sub(b.at) > forgetful && b.held == 0 {
-		if len(s.lines) >= maxStrains {
-			clear(s.lines)
-		}
-		b = &budget{tokens: burst, at: now}
-		s.lines[k] = b
-	}
-	b.tokens = min(burst, b.tokens+float64(max(now.Sub(b.at), 0))/float64(every))
-	b.at = now
-	if b.tokens < 1 {
-		b.held++
-		return 0, false
-	}
-	b.tokens--
-	held, b.held = b.held, 0
-	return held, true
 }
 
 // WithAttrs implements slog.Handler.

@@ -47,10 +47,10 @@ func TestBudget(t *testing.T) {
 // TestManyMessages checks the bound on remembered messages.
 func TestManyMessages(t *testing.T) {
 	l := New(slog.DiscardHandler)
-	for i := range 3 * maxStrains {
-		l.allow(strain{slog.LevelInfo, strconv.Itoa(i)}, time.Now())
+	for i := range 3 * maxKinds {
+		l.lines.Allow(message{slog.LevelInfo, strconv.Itoa(i)}, time.Now(), burst, every)
 	}
-	if len(l.lines) > maxStrains {
-		t.Errorf("%d messages are remembered; at most %d", len(l.lines), maxStrains)
+	if n := len(l.lines.kinds); n > maxKinds {
+		t.Errorf("%d messages are remembered; at most %d", n, maxKinds)
 	}
 }
