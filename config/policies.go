@@ -135,14 +135,6 @@ func lifetime(to *time.Duration) scalar {
 	})
 }
 
-// formatLong formats a duration in days if it is whole days, otherwise as Go does.
-func formatLong(d time.Duration) string {
-	if days := d / (24 * time.Hour); d > 0 && d%(24*time.Hour) == 0 {
-		return strconv.FormatInt(int64(days), 10) + "d"
-	}
-	return phrase.Span(d)
-}
-
 // FormatPolicies writes policies as a file, sorted by key. ParsePolicies reads the same policies
 // back.
 func FormatPolicies(policies map[account.PolicyKey]account.Policy) []byte {
@@ -174,14 +166,14 @@ func policyNode(k account.PolicyKey, p account.Policy) *node {
 	if p.Refill != (account.Refill{}) {
 		r := &node{}
 		r.add("units", strconv.FormatInt(p.Refill.Units, 10))
-		r.add("every", formatLong(time.Duration(p.Refill.Interval)*time.Second))
+		r.add("every", phrase.Days(time.Duration(p.Refill.Interval)*time.Second))
 		if p.Refill.Offset > 0 {
-			r.add("offset", formatLong(time.Duration(p.Refill.Offset)*time.Second))
+			r.add("offset", phrase.Days(time.Duration(p.Refill.Offset)*time.Second))
 		}
 		n.set("refill", r)
 	}
 	if p.Lifetime > 0 {
-		n.add("lifetime", formatLong(p.Lifetime))
+		n.add("lifetime", phrase.Days(p.Lifetime))
 	}
 	if p.Options&account.AbsoluteResource != 0 {
 		n.add("options", "[absolute_resource]")

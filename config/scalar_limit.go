@@ -64,14 +64,11 @@ func parsePause(text string) (time.Duration, error) {
 
 // formatPause formats a duration for parsePause, in the largest unit that divides it.
 func formatPause(d time.Duration) string {
-	day := 24 * time.Hour
-	switch {
-	case d == 0 || d%day != 0:
-		return phrase.Span(d)
-	case d%(7*day) == 0:
-		return strconv.FormatInt(int64(d/(7*day)), 10) + "w"
+	const week = 7 * 24 * time.Hour
+	if d > 0 && d%week == 0 {
+		return strconv.FormatInt(int64(d/week), 10) + "w"
 	}
-	return strconv.FormatInt(int64(d/day), 10) + "d"
+	return phrase.Days(d)
 }
 
 // boolean reads true or false.

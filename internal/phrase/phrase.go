@@ -29,6 +29,14 @@ func Plural(n int, noun string) string {
 // Span formats a duration without zero parts: 1h30m, 10m, 2.5s.
 func Span(d time.Duration) string { return TrimZeros(d.String()) }
 
+// Days formats a duration in days if it is whole days, such as 30d, and otherwise as Span does.
+func Days(d time.Duration) string {
+	if d > 0 && d%(24*time.Hour) == 0 {
+		return strconv.FormatInt(int64(d/(24*time.Hour)), 10) + "d"
+	}
+	return Span(d)
+}
+
 // TrimZeros removes the zero parts at the end of a formatted duration: 10m for 10m0s.
 func TrimZeros(s string) string {
 	if strings.HasSuffix(s, "m0s") {

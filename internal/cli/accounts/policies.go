@@ -209,7 +209,7 @@ func printPolicies(page *render.Page, res *quoratev1.GetPoliciesResponse) {
 		k, p := e.GetKey(), e.GetPolicy()
 		lifetime, options := "-", "-"
 		if p.GetLifetime() != nil {
-			lifetime = days(p.Lifetime.AsDuration())
+			lifetime = phrase.Days(p.Lifetime.AsDuration())
 		}
 		if p.GetOptions()&int32(account.AbsoluteResource) != 0 {
 			options = "absolute_resource"
@@ -227,19 +227,11 @@ func refillText(r *quoratev1.Refill) string {
 	case r.Interval == 0:
 		return "always full"
 	}
-	text := fmt.Sprintf("%d every %s", r.Units, days(time.Duration(r.Interval)*time.Second))
+	text := fmt.Sprintf("%d every %s", r.Units, phrase.Days(time.Duration(r.Interval)*time.Second))
 	if r.Offset > 0 {
-		text += " from " + days(time.Duration(r.Offset)*time.Second)
+		text += " from " + phrase.Days(time.Duration(r.Offset)*time.Second)
 	}
 	return text
-}
-
-// days formats a duration as days if it is whole days, else as render.Span does.
-func days(d time.Duration) string {
-	if d > 0 && d%(24*time.Hour) == 0 {
-		return fmt.Sprintf("%dd", d/(24*time.Hour))
-	}
-	return render.Span(d)
 }
 
 func newPoliciesListCommand() *cobra.Command {

@@ -4,13 +4,13 @@ import (
 	"cmp"
 	"net"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/quorate/quorate/api/rest"
 	"github.com/quorate/quorate/cluster"
 	"github.com/quorate/quorate/config"
 	"github.com/quorate/quorate/internal/console"
+	"github.com/quorate/quorate/internal/phrase"
 )
 
 // shownSettings returns the node's settings for the console: no secrets, and of files only their
@@ -78,13 +78,7 @@ func span(d time.Duration) string {
 	case d >= 2*day && d%day == 0:
 		return strconv.Itoa(int(d/day)) + " days"
 	}
-	text := d.String()
-	for _, zero := range []string{"m0s", "h0m"} {
-		if rest, ok := strings.CutSuffix(text, zero); ok {
-			text = rest + zero[:1]
-		}
-	}
-	return text
+	return phrase.Span(d)
 }
 
 // bound returns the text of a bound; 0 means no bound.
