@@ -6,6 +6,8 @@ import (
 	"sync"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/quorate/quorate/internal/subnet"
 )
 
 // ConnectionBounds bounds the open connections of a port. 0 means no bound.
@@ -55,7 +57,7 @@ func (l *boundListener) Accept() (net.Conn, error) {
 		if err != nil {
 			return nil, err
 		}
-		from := network(c.RemoteAddr())
+		from := subnet.OfConn(c.RemoteAddr())
 		why := l.add(from)
 		if why == "" {
 			return &boundConn{Conn: c, release: sync.OnceFunc(func() { l.release(from) })}, nil
@@ -86,27 +88,6 @@ func (l *boundListener) release(from netip.Prefix) {
 	if l.by[from]--; l.by[from] == 0 {
 		delete(l.by, from)
 	}
-}
-
-// network returns the network of a's address in which one peer can choose any address.
-func network(a net.Addr) netip.Prefix {
-	ap, err := netip.ParseAddrPort(a.String())
-	if err != nil {
-		return netip.Prefix{}
-	}
-	return networkOf(ap.Addr())
-}
-
-func networkOf(ip netip.Addr) netip.Prefix {
-	ip, bits := ip.Unmap().WithZone(""), 32
-	if ip.Is6() {
-		bits = 64
-	}
-	p, err := ip.Prefix(bits)
-	if err != nil {
-		return netip.Prefix{}
-	}
-	return p
 }
 
 type boundConn struct {

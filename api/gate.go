@@ -25,6 +25,7 @@ import (
 	"github.com/quorate/quorate/internal/fairshare"
 	"github.com/quorate/quorate/internal/quota"
 	"github.com/quorate/quorate/internal/rbac"
+	"github.com/quorate/quorate/internal/subnet"
 )
 
 // Gate identifies callers, authorizes their calls and writes the audit log, in the same way for all
@@ -300,7 +301,7 @@ func WithoutHost(address string) string {
 	if err != nil {
 		return address
 	}
-	if network := networkOf(ip); network.Addr().Is6() {
+	if network := subnet.Of(ip); network.Addr().Is6() {
 		return network.String()
 	}
 	return ip.Unmap().String()

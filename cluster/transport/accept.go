@@ -9,6 +9,7 @@ import (
 
 	peerv1 "github.com/quorate/quorate/api/gen/quorate/peer/v1"
 	"github.com/quorate/quorate/internal/backoff"
+	"github.com/quorate/quorate/internal/subnet"
 )
 
 // accept accepts connections until the listener is closed. unauthConns bounds how many may wait
@@ -39,7 +40,7 @@ func (n *Net) accept() {
 // are too many.
 func (n *Net) startHandshake(nc net.Conn) {
 	now := time.Now()
-	s := &unauthConn{Conn: nc, from: source(nc.RemoteAddr()), until: now.Add(handshakeLimit)}
+	s := &unauthConn{Conn: nc, from: subnet.OfConn(nc.RemoteAddr()), until: now.Add(handshakeLimit)}
 	_ = nc.SetWriteDeadline(s.until)
 	_ = nc.SetReadDeadline(now.Add(hearLimit))
 	if old := n.unauthenticated.add(s); old != nil {

@@ -14,7 +14,7 @@ import (
 // hearLimit; only then does it get handshakeLimit for the rest.
 type unauthConn struct {
 	net.Conn
-	from    netip.Prefix // address or network it comes from
+	from    netip.Prefix // the network it comes from
 	until   time.Time    // end of handshakeLimit
 	heard   atomic.Bool
 	evicted atomic.Bool
@@ -45,22 +45,6 @@ func (s *unauthConn) linger() {
 	}
 	_ = tcp.SetReadDeadline(time.Now().Add(lingerLimit))
 	_, _ = io.CopyN(io.Discard, tcp, maxHello)
-}
-
-// source returns the unit by which connections are counted: an IPv4 address, or the /64 network
-// that one IPv6 subscriber has.
-func source(a net.Addr) netip.Prefix {
-	tcp, ok := a.(*net.TCPAddr)
-	if !ok {
-		return netip.Prefix{}
-	}
-	ip := tcp.AddrPort().Addr().Unmap()
-	bits := 32
-	if ip.Is6() {
-		bits = 64
-	}
-	p, _ := ip.Prefix(bits)
-	return p
 }
 
 // unauthConns holds the accepted connections without a handshake, oldest first, at most

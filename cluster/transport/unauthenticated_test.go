@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/quorate/quorate/internal/quota"
+	"github.com/quorate/quorate/internal/subnet"
 	"github.com/quorate/quorate/internal/testspeed"
 )
 
@@ -174,7 +175,7 @@ func unstarted(t testing.TB, id quota.NodeID, peers map[quota.NodeID]string) *Ne
 }
 
 func strangerFrom(addr string, heard bool) *unauthConn {
-	s := &unauthConn{from: source(net.TCPAddrFromAddrPort(netip.AddrPortFrom(netip.MustParseAddr(addr), 1)))}
+	s := &unauthConn{from: subnet.OfConn(net.TCPAddrFromAddrPort(netip.AddrPortFrom(netip.MustParseAddr(addr), 1)))}
 	s.heard.Store(heard)
 	return s
 }
@@ -229,7 +230,7 @@ func TestSource(t *testing.T) {
 	if a, b := strangerFrom("2001:db8::1", false), strangerFrom("2001:db8::ffff:2", false); a.from != b.from {
 		t.Fatal("one network of IPv6 is one source", a.from, b.from)
 	}
-	if got := source(&net.UnixAddr{}); got != (netip.Prefix{}) {
+	if got := subnet.OfConn(&net.UnixAddr{}); got != (netip.Prefix{}) {
 		t.Fatal(got)
 	}
 }

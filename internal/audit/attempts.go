@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"golang.org/x/time/rate"
+
+	"github.com/quorate/quorate/internal/subnet"
 )
 
 // Rate limits of attempts: per owner (the identity if authenticated, else the address) and in
@@ -33,7 +35,8 @@ func (a *attemptBounds) init() {
 func (a *attemptBounds) allow(e *Entry) bool {
 	all, owner := a.proven, "identity:"+e.Identity
 	if e.Credential == "" || e.Credential == "none" || e.Credential == "unverified" {
-		all, owner = a.unproven, network(e.Address)
+		ip, _ := netip.ParseAddr(e.Address)
+		all, owner = a.unproven, subnet.Of(ip).String()
 	}
 	return all.TokensAt(e.Time) >= 1 && a.owner(owner, e.Time).AllowN(e.Time, 1) && all.AllowN(e.Time, 1)
 }
@@ -53,15 +56,4 @@ func (a *attemptBounds) owner(name string, now time.Time) *rate.Limiter {
 	l := rate.NewLimiter(attemptRateOne, attemptBurstOne)
 	a.owners[name] = l
 	return l
-}
-
-// network returns the address of a caller, or its /64 prefix for IPv6: callers can choose the other
-// 64 bits.
-func network(address string) string {
-	ip, err := netip.ParseAddr(address)
-	if ip = ip.Unmap().WithZone(""); err != nil || ip.Is4() {
-		return ip.String()
-	}
-	p, _ := ip.Prefix(64) // cannot fail: IPv6 has 128 bits
-	return p.String()
 }
