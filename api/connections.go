@@ -1,12 +1,13 @@
 package api
 
 import (
+	"math"
 	"net"
-	"net/netip"
 	"sync"
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/quorate/quorate/internal/fairshare"
 	"github.com/quorate/quorate/internal/subnet"
 )
 
@@ -21,8 +22,14 @@ type ConnectionBounds struct {
 // costs a handshake. It counts refused connections in reg, by the port's name.
 func Bound(l net.Listener, port string, b ConnectionBounds, reg prometheus.Registerer) net.Listener {
 	labels := prometheus.Labels{"port": port}
+	unbounded := func(n int) int64 {
+		if n == 0 {
+			return math.MaxInt64
+		}
+		return int64(n)
+	}
 	out := &boundListener{
-		Listener: l, bounds: b, by: map[netip.Prefix]int{},
+		Listener: l, open: fairshare.New(unbounded(b.Total), unbounded(b.PerAddress)),
 		refused: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "quorate_connections_refused_total", Help: "Connections closed on arrival, by port and by the bound that was reached (total, address).", ConstLabels: labels,
 		}, []string{"bound"}),
@@ -32,22 +39,14 @@ func Bound(l net.Listener, port string, b ConnectionBounds, reg prometheus.Regis
 	}
 	reg.MustRegister(out.refused, prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "quorate_connections", Help: "Connections open, by port.", ConstLabels: labels,
-	}, func() float64 {
-		out.mu.Lock()
-		defer out.mu.Unlock()
-		return float64(out.open)
-	}))
+	}, func() float64 { return float64(out.open.Held()) }))
 	return out
 }
 
 type boundListener struct {
 	net.Listener
-	bounds  ConnectionBounds
+	open    *fairshare.Pool // by network
 	refused *prometheus.CounterVec
-
-	mu   sync.Mutex
-	open int
-	by   map[netip.Prefix]int // at most one entry per connection
 }
 
 // Accept implements net.Listener.
@@ -57,36 +56,15 @@ func (l *boundListener) Accept() (net.Conn, error) {
 		if err != nil {
 			return nil, err
 		}
-		from := subnet.OfConn(c.RemoteAddr())
-		why := l.add(from)
-		if why == "" {
-			return &boundConn{Conn: c, release: sync.OnceFunc(func() { l.release(from) })}, nil
+		from, why := subnet.OfConn(c.RemoteAddr()).String(), "total"
+		switch l.open.Take(from, 1) {
+		case fairshare.NotFull:
+			return &boundConn{Conn: c, release: sync.OnceFunc(func() { l.open.Give(from, 1) })}, nil
+		case fairshare.Each:
+			why = "address"
 		}
 		l.refused.WithLabelValues(why).Inc()
 		_ = c.Close() // nothing was sent on it
-	}
-}
-
-func (l *boundListener) add(from netip.Prefix) (why string) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	switch b := l.bounds; {
-	case b.Total > 0 && l.open >= b.Total:
-		return "total"
-	case b.PerAddress > 0 && l.by[from] >= b.PerAddress:
-		return "address"
-	}
-	l.open++
-	l.by[from]++
-	return ""
-}
-
-func (l *boundListener) release(from netip.Prefix) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.open--
-	if l.by[from]--; l.by[from] == 0 {
-		delete(l.by, from)
 	}
 }
 

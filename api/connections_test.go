@@ -59,8 +59,8 @@ func TestConnections(t *testing.T) {
 		_, _, _ = second.Close(), third.Close(), l.Close()
 		for range accepted {
 		}
-		if n := len(l.(*boundListener).by); n != 0 {
-			t.Errorf("%d addresses are remembered", n)
+		if n := l.(*boundListener).open.Held(); n != 0 {
+			t.Errorf("%d connections are counted", n)
 		}
 	}
 }
