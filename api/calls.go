@@ -45,21 +45,35 @@ type Decided struct {
 	Err  error
 }
 
-// DecideAll validates, decides and counts independent checks. They wait for leaders together.
+// DecideAll validates, decides and counts independent checks. They wait for leaders together. Checks with more than
+// apiproto.MaxBatch requests are decided in parts of about that many, which bounds the memory: a check by HTTP method and
+// path becomes as many requests as limits match.
 func (s *QuotaService) DecideAll(checks []Check) []Decided {
-	out, all := make([]Decided, len(checks)), plan{ends: make([]int, len(checks)), reqs: make([]quota.Request, 0, len(checks))}
+	out, batch := make([]Decided, len(checks)), s.node.Batch()
+	for done := 0; done < len(checks); {
+		done += s.decidePart(batch, checks[done:], out[done:])
+	}
+	return out
+}
+
+// decidePart decides the first checks, and returns how many.
+func (s *QuotaService) decidePart(batch func([]quota.Call), checks []Check, out []Decided) int {
+	all := plan{ends: make([]int, 0, len(checks)), reqs: make([]quota.Request, 0, len(checks))}
 	for i := range checks {
+		if len(all.reqs) >= apiproto.MaxBatch {
+			break
+		}
 		out[i].Err = s.appendRequests(&all, &checks[i])
-		all.ends[i] = len(all.reqs)
+		all.ends = append(all.ends, len(all.reqs))
 	}
 	all.out = make([]quota.Decision, len(all.reqs))
-	calls, start := make([]quota.Call, len(checks)), 0
+	calls, start := make([]quota.Call, len(all.ends)), 0
 	for i, end := range all.ends {
 		calls[i] = quota.Call{Requests: all.reqs[start:end], Out: all.out[start:end]}
 		start = end
 	}
-	s.node.Batch()(calls)
-	for i := range out {
+	batch(calls)
+	for i := range calls {
 		d, c := &out[i], &calls[i]
 		if d.Err == nil {
 			d.Err = s.noLimitIn(&plan{reqs: c.Requests, out: c.Out})
@@ -68,7 +82,7 @@ func (s *QuotaService) DecideAll(checks []Check) []Decided {
 			d.Decision, d.Rule = s.result(c.Out, c.Allowed)
 		}
 	}
-	return out
+	return len(calls)
 }
 
 // plan validates checks and makes their requests. If several is set, an error names the faulty

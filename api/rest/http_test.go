@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -179,6 +180,61 @@ func TestBatch(t *testing.T) {
 	for _, want := range []string{`{"response":null,"error":"limit: unknown limit web/nope`, `"remaining":4,"retry_after":0,"why":"held","wait":null,"shadow":false,"near":false,"reset_after":null,"tier":0},"error":""}`, `{"response":null,"error":"cost: -1; must be`} {
 		if !strings.Contains(a.body, want) {
 			t.Errorf("no %s in %s", want, a.body)
+		}
+	}
+}
+
+// parted records the number of requests in each call that decides a part of a batch.
+type parted struct {
+	*apitest.Node
+	parts []int
+}
+
+func (n *parted) Batch() func([]quota.Call) {
+	decide := n.Node.Batch()
+	return func(calls []quota.Call) {
+		size := 0
+		for _, c := range calls {
+			size += len(c.Requests)
+		}
+		n.parts = append(n.parts, size)
+		decide(calls)
+	}
+}
+
+// TestBatchInParts checks that a batch whose checks match many limits is decided in parts, which bounds its memory, and
+// that its answers are those of its checks, in order.
+func TestBatchInParts(t *testing.T) {
+	n := &parted{Node: apitest.New(t)}
+	limits := []quota.Limit{{LimitName: quota.LimitName{Namespace: "web", Limit: "plain"}, Rate: quota.Rate{Tokens: 1, Per: time.Second}, Burst: 5}}
+	for i := range 300 {
+		l := limits[0]
+		l.LimitName.Limit, l.Burst, l.Match = fmt.Sprint("http", i), 1<<20, &quota.Match{Path: "/a"}
+		limits = append(limits, l)
+	}
+	set, err := quota.NewLimits(7, limits)
+	if err != nil {
+		t.Fatal(err)
+	}
+	n.Active = set
+	srv := serveHTTP(t, n)
+	plain := call(t, "POST", srv.URL+"/v1/allow:batch", `{"checks":[`+strings.Repeat(`{"namespace":"web","limit":"plain","key":"k"},`, apiproto.MaxBatch-1)+`{"namespace":"web","limit":"plain","key":"k"}]}`)
+	if plain.code != 200 || !slices.Equal(n.parts, []int{apiproto.MaxBatch}) {
+		t.Errorf("%d, parts of %d requests; want one part", plain.code, n.parts)
+	}
+	n.parts = nil
+	a := call(t, "POST", srv.URL+"/v1/allow:batch", `{"checks":[`+strings.Repeat(`{"namespace":"web","method":"GET","path":"/a","key":"k"},`, 9)+`{"namespace":"web","limit":"plain","key":"j"}]}`)
+	results, _ := a.fields["results"].([]any)
+	if a.code != 200 || len(results) != 10 || !slices.Equal(n.parts, []int{1200, 1200, 301}) {
+		t.Fatalf("%d, %d results, parts of %d requests; want 1200, 1200 and 301", a.code, len(results), n.parts)
+	}
+	for i, r := range results {
+		want := float64(1<<20 - 1 - i)
+		if i == 9 {
+			want = 4
+		}
+		if got := r.(map[string]any)["response"].(map[string]any)["remaining"]; got != want {
+			t.Errorf("check %d: %v remain, want %v", i, got, want)
 		}
 	}
 }
