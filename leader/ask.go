@@ -96,14 +96,13 @@ func (b *bucket) decide(now quota.Time, q *quota.Ask, kept quota.Units) quota.An
 		b.count(now, booked, true)
 		return quota.Answer{Allowed: true, Why: quota.WhyLeader}
 	}
-	unavailable := min(max(0, q.Overdrawn), b.limit.BurstUnits()).Plus(kept)
-	b.pool.Add(-unavailable)
+	b.pool.Add(-kept)
 	v := b.pool.Take(now, b.limit, q.Cost, q.MaxWait)
 	if !v.Allowed && b.limit.Ceiling == quota.Soft && !b.limit.AsksLeader() && b.level() >= q.Cost {
 		b.pool.Add(-q.Cost) // members hold the tokens: they are granted less until the debt is paid back
 		v = limiter.Decision{Allowed: true}
 	}
-	b.pool.Add(unavailable) // the member's report will book what it overdrew
+	b.pool.Add(kept)
 	b.count(now, q.Cost, v.Allowed)
 	out := quota.Answer{Allowed: v.Allowed, Wait: v.Wait, RetryAfter: v.RetryAfter, Why: quota.WhyLeader}
 	switch {

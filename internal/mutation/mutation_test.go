@@ -26,6 +26,7 @@ var mutations = []mutation{
 	{"reports of an earlier process are booked", "leader/ledger.go", "if r.Incarnation < m.inc {", "if false {"},
 	{"reports of another term are booked", "leader/ledger.go", "if r.Range != l.id || r.Term != l.term {", "if r.Range != l.id {"},
 	{"a repeated decide request is booked again", "leader/requests.go", "if was, ok := s.known[q.ID]; ok {", "if was, ok := s.known[q.ID]; ok && false {"},
+	{"an overdraft that a report has booked counts again at decide requests", "leader/ask.go", "	b.pool.Add(-kept)\n", "	if al := b.allocationOf(q); al != nil {\n		kept = kept.Plus(al.over)\n	}\n	b.pool.Add(-kept)\n"},
 	{"an answered use is booked again when it is reported", "leader/allocation.go", "	current = min(d.used-min(late, d.used), g.answered)\n", "	current = 0 * late\n"},
 	{"an answer stays in the level that the log keeps", "leader/allocation.go", "al.returnable+cost, al.log().answered+cost", "al.returnable, al.log().answered+cost"},
 	{"an unused answer stays booked", "leader/requests.go", "	b.pool.Add(back)\n", ""},

@@ -356,8 +356,6 @@ type Ask struct {
 	// Force books the cost however low the level is, down to the limit's OwedUnits: the tokens have
 	// been used already.
 	Force bool
-	// Overdrawn is the member's overdraft since its last answered report. Reports that have no answer yet book it.
-	Overdrawn Units
 }
 
 // Answer is a leader's reply to an Ask.

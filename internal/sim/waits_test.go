@@ -68,3 +68,36 @@ func TestWaitsOfTheSource(t *testing.T) {
 		}
 	}
 }
+
+// TestWaitsAfterAnElection checks that what a node admits while its range has no leader counts once at the next
+// leader: requests that arrive before the node has the answer to its first report wait no longer than later ones.
+// They waited 3 s where decide requests named what the node had overdrawn, because its report had booked it.
+func TestWaitsAfterAnElection(t *testing.T) {
+	l := limit(1, 20, quota.Soft)
+	l.MaxWait, l.MaxDebt = 20*time.Second, 20*time.Second
+	var requests []Request
+	for range 10 { // no leader answers
+		requests = append(requests, Request{At: 10 * time.Millisecond, Key: "k", Node: 3, Cost: 1})
+	}
+	for i := range 9 { // the next leader announces itself at 1.021 s, and receives the report at 1.041 s
+		requests = append(requests, Request{At: time.Second + time.Duration(i)*10*time.Millisecond, Key: "k", Node: 3, Cost: 1})
+	}
+	alone, asked := 0, 0
+	Run(Scenario{
+		Seed: 1, Nodes: 3, Limit: l, Near: true, Skew: -1, Hop: 20 * time.Millisecond, Delay: 20 * time.Millisecond, Requests: slices.Values(requests),
+		KillLeader: time.Millisecond, Election: time.Second,
+		Decided: func(at time.Duration, _ int, _ string, d quota.Decision, _ bool) {
+			if d.Why == quota.WhyEstimate {
+				alone++
+			} else {
+				asked++
+			}
+			if !d.Allowed || d.Wait > 0 {
+				t.Errorf("at %v: allowed %v, %v, wait %v; 19 of 20 tokens are used", at, d.Allowed, d.Why, d.Wait)
+			}
+		},
+	})
+	if alone < 10 || asked < 5 {
+		t.Errorf("%d decided alone, %d asked; want at least 10 and 5", alone, asked)
+	}
+}
