@@ -483,7 +483,7 @@ func (b *bucket) guesses(l *quota.Limit, beyond quota.Units, nodes int) bool {
 
 // mayGuess reports whether a client, one level below the nodes, may admit beyond on the estimate although that is a
 // guess and it cannot wait for a grant: if all peers do so at once, few can be right. Without a recent grant it
-// admits one request in any case: it may be the only one.
+// admits one request in any case: it may be the only one (TestClientsInNeed in internal/sim).
 func (b *bucket) mayGuess(now quota.Time, l *quota.Limit, beyond, est quota.Units, peers int64) bool {
 	if peers == 0 {
 		return true

@@ -323,8 +323,8 @@ func (l *Ledger) share(al *allocation, fromNode *aggregator.Allocation, want quo
 		return quota.Most
 	}
 	part := quota.RoundUnits(min(al.demand, level)*grantIntervals*l.cfg.Sync.Seconds()) - al.allocated
-	if free := fromNode.Held - b.wait; free >= want { // at least the request that callers wait for
-		part = max(part, want)
+	if free := fromNode.Held - b.wait; free >= want {
+		part = max(part, want) // at least the request that callers wait for (TestClientsInNeed in internal/sim)
 	}
 	return max(0, min(part, fromNode.Held-b.wait))
 }

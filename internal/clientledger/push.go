@@ -61,7 +61,8 @@ func (b *bucket) leave(al *allocation) {
 const grantWait = 18 * time.Millisecond
 
 // waits reports whether a client's callers may still wait, or it will probably use the tokens soon. Callers that were
-// refused do not wait (TestRefusedClients in internal/sim).
+// refused do not wait (TestRefusedClients in internal/sim), but those with many requests ask again soon
+// (TestClientsInNeed).
 func (l *Ledger) waits(al *allocation) bool {
 	if al.wait <= 0 || al.at < 0 || al.c.since != 0 || al.unacked.Full() {
 		return false

@@ -91,6 +91,8 @@ var heuristics = []mutation{
 	// The member's estimate and its reports.
 	// TestSmallParts.
 	{"a fraction that others may have used refuses nobody", "aggregator/decide.go", "	if est < cost && est > 0 && b.presumed < quota.Token/2 {\n", "	if false && est < cost && est > 0 && b.presumed < quota.Token/2 {\n"},
+	// TestSmallParts.
+	{"under hard, others' presumed use keeps no key from requesting tokens", "aggregator/decide.go", "		covers = est.Plus(b.presumed)\n", "		covers = est + 0\n"},
 	// TestClientsOfLateNodes.
 	{"a client admits no more than its part of a guess", "aggregator/decide.go", "	b.bound = est >= cost && !b.mayGuess(", "	b.bound = false && est >= cost && !b.mayGuess("},
 	// TestBurstOnAllNodes.
@@ -143,6 +145,12 @@ var heuristics = []mutation{
 	{"the demand of clients consists of requests of a typical cost", "internal/clientledger/divide.go", "	return float64(max(size, quota.Token))", "	return float64(quota.Token)"},
 	// TestClientsLargeRequests.
 	{"a client may overdraw for a request of up to eight tokens", "internal/clientledger/divide.go", "max(little, min(al.bucket.request, mostForRequest))", "little"},
+	// TestClientsInNeed.
+	{"refused callers with many requests ask again soon", "internal/clientledger/push.go", " || busy && age <= 3*l.cfg.Sync", " || busy && false"},
+	// TestClientsInNeed.
+	{"a client gets a request that callers wait for", "internal/clientledger/divide.go", "		part = max(part, want) //", "		part = max(part, 0*want) //"},
+	// TestClientsInNeed.
+	{"a client that was idle admits one request", "aggregator/state.go", "	if b.applied == 0 || b.fresh {", "	if b.applied == 0 {"},
 	// TestRareClients.
 	{"a client that needs less than two tokens holds none in advance", "internal/clientledger/divide.go", "	if need < 2*al.bucket.size() {", "	if need < 0*al.bucket.size() {"},
 	// TestClientsShortSurges.

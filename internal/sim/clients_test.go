@@ -174,6 +174,35 @@ func TestClientsLargeRequests(t *testing.T) {
 	}
 }
 
+// TestClientsInNeed checks three guesses about clients of a soft limit that need tokens now.
+func TestClientsInNeed(t *testing.T) {
+	for name, c := range map[string]struct {
+		clients     int
+		rate, burst int64
+		delay       time.Duration
+		loads       []Load
+		percent     float64 // bound of too few
+	}{
+		// A refused client with many requests is still allocated what it was short of: without, 6.6 % too few.
+		"clumps": {60, 500, 50, time.Millisecond, []Load{{Rate: 750, Clump: 5}}, 5},
+		// A client gets a request that callers wait for, if it is more than its share: without, 18 % too few.
+		"mixed costs": {60, 50, 50, time.Millisecond, []Load{{Rate: 25}, {Rate: 5, Cost: 10}}, 12},
+		// A client that was idle since its last grant admits one request on the estimate: without, 12 % too few.
+		"rare large requests": {120, 1000, 100, 20 * time.Millisecond, []Load{{Rate: 100, Cost: 20}}, 6},
+	} {
+		const seeds = 4
+		off := 0.0
+		for seed := range uint64(seeds) {
+			s := clientScenario(quota.Soft, c.clients, c.loads...)
+			s.Limit.Rate.Tokens, s.Limit.Burst, s.Seed, s.Delay, s.Duration = c.rate, c.burst, seed+1, c.delay, 5*time.Second
+			off += 100 * Run(s).Error() / seeds
+		}
+		if t.Logf("%s: %+.1f %%", name, off); off < -c.percent {
+			t.Errorf("%s: %+.1f %%; want at most %v %% too few", name, off, c.percent)
+		}
+	}
+}
+
 // TestClientsCountedOnce checks that the leader books exactly once what clients admitted while
 // their streams break all the time.
 func TestClientsCountedOnce(t *testing.T) {
