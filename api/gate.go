@@ -288,7 +288,7 @@ func TooManyBodies(owner string, full fairshare.Full) *apierr.Error {
 // OwnerOf returns the owner to which the shares of a caller at an address are charged: the identity
 // if proven, else the address. A caller of nil is unknown.
 func OwnerOf(c *auth.Caller, address string) string {
-	if c != nil && c.Proven() {
+	if c != nil && c.Authenticated() {
 		return c.Identity
 	}
 	return "address:" + WithoutHost(address)

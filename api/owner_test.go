@@ -29,8 +29,8 @@ func TestOwner(t *testing.T) {
 		{at("192.0.2.1"), "address:192.0.2.1"},
 		{at("2001:db8:1:2:3::4"), "address:2001:db8:1:2::/64"},
 		{called(&auth.Caller{Identity: "client:envoy", Credential: auth.Certificate}), "client:envoy"},
-		{called(auth.Spoken("client:envoy")), "address:192.0.2.2"},
-		{called(auth.Spoken("")), "address:192.0.2.2"},
+		{called(auth.UnverifiedCaller("client:envoy")), "address:192.0.2.2"},
+		{called(auth.UnverifiedCaller("")), "address:192.0.2.2"},
 	} {
 		if got := Owner(c.ctx); got != c.want {
 			t.Errorf("owner %q; want %q", got, c.want)

@@ -13,7 +13,7 @@ type Credential uint8
 // Kinds of credentials.
 const (
 	None        Credential = iota // nothing: the caller is Anonymous
-	Said                          // the caller's own claim, with authentication off
+	Unverified                    // the caller's own claim, with authentication off
 	Certificate                   // a client certificate
 	Token                         // a bearer token of the cluster
 	JWT                           // a token of an OIDC issuer
@@ -61,17 +61,17 @@ func newCaller(identity string, c Credential, groups []string) (*Caller, error) 
 	return &Caller{Identity: identity, Credential: c, Groups: groups, names: append(names, groups...)}, nil
 }
 
-// Proven reports whether a credential proves the caller's identity.
-func (c *Caller) Proven() bool { return c.Credential != None && c.Credential != Said }
+// Authenticated reports whether a credential proves the caller's identity.
+func (c *Caller) Authenticated() bool { return c.Credential != None && c.Credential != Unverified }
 
 var anonymous = &Caller{Identity: Anonymous, names: []string{Anonymous, rbac.Anybody}}
 
-// Spoken returns a caller with an unproven identity, for nodes without authentication.
-func Spoken(identity string) *Caller {
+// UnverifiedCaller returns a caller with an unproven identity, for nodes without authentication.
+func UnverifiedCaller(identity string) *Caller {
 	if identity == "" || identity == Anonymous {
 		return anonymous
 	}
-	return &Caller{Identity: identity, Credential: Said}
+	return &Caller{Identity: identity, Credential: Unverified}
 }
 
 // Key is the context key of the caller.

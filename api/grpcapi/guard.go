@@ -60,7 +60,7 @@ func (s *grpcServer) tapped(ctx context.Context, info *tap.Info) (context.Contex
 	if err != nil {
 		f := api.FromAuth(err)
 		if c == nil {
-			c = auth.Spoken("")
+			c = auth.UnverifiedCaller("")
 		}
 		s.Audit(&api.Call{Gate: s.Gate, Method: info.FullMethodName, Caller: c, Address: addressOf(ctx), RequestID: first(info.Header.Get(requestIDKey)), Failed: f})
 		return ctx, f
@@ -86,7 +86,7 @@ func (s *grpcServer) arrive(ctx context.Context, method string) (*api.Call, erro
 		v.Caller, err = s.identify(ctx)
 		verified(ctx)
 		if err != nil {
-			v.Caller = auth.Spoken("")
+			v.Caller = auth.UnverifiedCaller("")
 			return v, api.FromAuth(err)
 		}
 	case s.Guard == nil:
@@ -94,7 +94,7 @@ func (s *grpcServer) arrive(ctx context.Context, method string) (*api.Call, erro
 		if err != nil { // the call itself returns the error if it needs an identity
 			who = ""
 		}
-		v.Caller = auth.Spoken(who)
+		v.Caller = auth.UnverifiedCaller(who)
 	}
 	return v, nil
 }

@@ -79,12 +79,12 @@ func (r *router) arriveHTTP(req *http.Request, v *api.Call) (context.Context, er
 		if err != nil {
 			who = ""
 		}
-		v.Caller = auth.Spoken(who)
+		v.Caller = auth.UnverifiedCaller(who)
 		return ctx, nil
 	}
 	c, err := v.Identify(ctx)
 	if err != nil {
-		v.Caller = auth.Spoken("")
+		v.Caller = auth.UnverifiedCaller("")
 		return ctx, api.FromAuth(err)
 	}
 	v.Caller = c

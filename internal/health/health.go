@@ -260,8 +260,8 @@ func Answering(r *quoratev1.RangeStatus, up map[string]bool) (n int) {
 // MuchLag is the lag of a voter, in log entries, above which it is reported.
 const MuchLag = 1000
 
-// Odd reports whether a range deserves attention: no leader, moving, a lagging voter or a silent one.
-func Odd(r *quoratev1.RangeStatus, up map[string]bool) bool {
+// NeedsAttention reports whether a range has no leader, moves, or has a voter that lags or does not answer.
+func NeedsAttention(r *quoratev1.RangeStatus, up map[string]bool) bool {
 	return r.Leader == "" || Moves(r) || r.GetLag() > MuchLag || Answering(r, up) < len(r.Replicas)
 }
 

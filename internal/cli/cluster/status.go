@@ -154,7 +154,7 @@ func printRanges(p *render.Page, st *quoratev1.GetStatusResponse, all bool) {
 	up := health.Connected(st)
 	var list []*quoratev1.RangeStatus
 	for _, r := range st.Ranges {
-		if all || health.Odd(r, up) {
+		if all || health.NeedsAttention(r, up) {
 			list = append(list, r)
 		}
 	}
