@@ -98,7 +98,7 @@ func (a *Aggregator) collectSoon(now quota.Time, buf *Buffer) {
 func (a *Aggregator) collectUrgent(now quota.Time, b *bucket, buf *Buffer) quota.Time {
 	b.lock()
 	defer b.unlock()
-	if b.calm && !b.dead {
+	if b.calm && !b.dead && !a.stopping {
 		b.asked.Store(false)
 		a.list(b)
 		a.wheel.add(b, b.changed.Add(openIntervals*a.cfg.Sync))
@@ -182,6 +182,7 @@ func (b *bucket) shouldReport(now quota.Time, a *Aggregator, rt *route) bool {
 	c := b.decidedCounts()
 	changed := c != b.sent
 	mayClose := b.allocated == 0 && b.undecided == 0
+	mustClose := a.stopping && mayClose && b.inFlight == 0
 	if (changed || b.want > 0 || b.wantsLevel || b.cancelled.any()) && !b.overfull() {
 		b.measure(now, c)
 		b.lastUse = now
@@ -190,7 +191,7 @@ func (b *bucket) shouldReport(now quota.Time, a *Aggregator, rt *route) bool {
 		}
 		b.returnAbove(b.kept(rt.rtt))
 		b.recalled = false
-		if b.calm && mayClose {
+		if b.calm && mayClose || mustClose {
 			b.beginClose()
 		}
 		return true
@@ -204,7 +205,7 @@ func (b *bucket) shouldReport(now quota.Time, a *Aggregator, rt *route) bool {
 		b.stop()
 		return true
 	}
-	if mayClose && b.overfull() {
+	if mayClose && b.overfull() || mustClose {
 		b.beginClose()
 		return true
 	}
@@ -219,7 +220,7 @@ func (b *bucket) shouldReport(now quota.Time, a *Aggregator, rt *route) bool {
 		b.beginClose()
 		return true
 	}
-	if (b.hot().held.Load() > 0 || b.rate > 0) && (b.noneFree || b.limit().Ceiling == quota.Soft && now.Sub(b.lastUse) >= idleIntervals*a.cfg.Sync) {
+	if (b.hot().held.Load() > 0 || b.rate > 0) && (a.stopping || b.noneFree || b.limit().Ceiling == quota.Soft && now.Sub(b.lastUse) >= idleIntervals*a.cfg.Sync) {
 		b.stop()
 		return true
 	}

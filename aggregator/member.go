@@ -15,6 +15,7 @@ type member struct {
 	idle         []idleBucket  // closed and not compact, the longest closed first
 	looked       int           // position in idle at which the next sweep continues
 	scratch      *bucket       // for reading a compact key; see look
+	stopping     bool          // Stop has been called
 	neverCompact bool          // compact nothing: for comparison in tests
 	compactIn    time.Duration // compactAfter, except in tests
 

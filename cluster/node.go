@@ -221,7 +221,7 @@ func (n *Node) ChangeCluster(ctx context.Context, by string, req proto.Message) 
 func (n *Node) Close(ctx context.Context) error {
 	var errs []error
 	n.closed.Do(func() {
-		n.ReleaseClients()
+		n.Release(ctx)
 		n.accounts.Drain(ctx) // before the recorder finishes: account operations are in the history
 		n.Recorder.Finish(ctx)
 		if n.host != nil {

@@ -13,6 +13,7 @@ import (
 	peerv1 "github.com/quorate/quorate/api/gen/quorate/peer/v1"
 	"github.com/quorate/quorate/cluster/peercall"
 	"github.com/quorate/quorate/cluster/replica"
+	"github.com/quorate/quorate/internal/backoff"
 	"github.com/quorate/quorate/internal/events"
 	"github.com/quorate/quorate/internal/grantwait"
 	"github.com/quorate/quorate/internal/peerproto"
@@ -122,6 +123,28 @@ func (d *Decider) Close() {
 	d.cancel()
 	d.mu.Unlock()
 	d.done.Wait()
+}
+
+// stopLimit bounds the wait for answers to the last reports of a node that stops.
+const stopLimit = 500 * time.Millisecond
+
+// Stop returns the tokens that this node holds to the leaders, and waits until they have answered, at most stopLimit or
+// until ctx ends. What does not arrive counts as spent by this process, under hard until the next one reports its journal.
+func (d *Decider) Stop(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, stopLimit)
+	defer cancel()
+	d.OnMemberLoop(d.agg.Stop)
+	for stopped := make(chan bool, 1); ; {
+		d.OnMemberLoop(func(quota.Time) { stopped <- d.agg.Stopped() })
+		select {
+		case done := <-stopped:
+			if done || backoff.Sleep(ctx, 5*time.Millisecond) != nil {
+				return
+			}
+		case <-ctx.Done():
+			return
+		}
+	}
 }
 
 // spawn runs f in a goroutine that Close waits for. It returns false after Close.
