@@ -10,7 +10,7 @@ import (
 )
 
 // Draws is the version of [Campaign]: a seed makes another scenario in each version.
-const Draws = 9
+const Draws = 10
 
 // Campaign makes a random scenario from a seed, the same one each time: limits of every kind, from
 // one token a second to thousands, on 1 to 50 nodes; loads that are even, skewed, moving or bursty,
@@ -329,7 +329,7 @@ func (d draw) faults(s *Scenario) {
 func (d draw) fault(s *Scenario) Fault {
 	f := Fault{
 		At:   time.Duration(100+d.IntN(int(s.Duration.Milliseconds())-100)) * time.Millisecond,
-		Kind: pick(d, Kill, Kill, Kill, Pause, Pause, Partition, Partition, Slow, Heal),
+		Kind: pick(d, Kill, Kill, Kill, Stop, Pause, Pause, Partition, Partition, Slow, Heal),
 	}
 	if f.Kind == Partition && s.Nodes == 1 {
 		f.Kind = Pause // there is nobody to part from

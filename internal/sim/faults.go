@@ -13,6 +13,9 @@ func (r *run) fault(f *Fault) {
 	switch f.Kind {
 	case Kill:
 		r.each(targets, r.kill)
+	case Stop:
+		r.each(targets, func(n *node) { r.stop(n, f.For) })
+		return
 	case Restart:
 		r.each(targets, r.restart)
 	case Pause:
@@ -130,6 +133,44 @@ func (r *run) kill(n *node) {
 	for i := range r.terms {
 		r.tellSuspect(&r.terms[i], n)
 	}
+}
+
+// stopLimit is how long a node that stops waits for the answers to its last reports, as in package dataplane of cluster.
+const stopLimit = 500 * time.Millisecond
+
+// stop stops a node's process in order: if it leads, it hands over, and it returns its tokens before it ends. Its clients
+// notice the end only. Unless back is 0, it restarts that long after the end.
+func (r *run) stop(n *node, back time.Duration) {
+	if n.dead {
+		return
+	}
+	end := func() {
+		r.each([]*node{n}, r.kill)
+		if back > 0 {
+			r.after(back, func() { r.each([]*node{n}, r.restart) })
+		}
+	}
+	if r.baseline != nil {
+		end()
+		return
+	}
+	if s := r.newest(); s.node == n {
+		for i := range r.nodes {
+			r.move([]*node{r.nodes[(n.i+1+i)%len(r.nodes)]})
+		}
+	}
+	n.agg.Stop(n.clock())
+	r.pump(n)
+	until := r.now.Add(stopLimit)
+	var await func()
+	await = func() {
+		if n.agg.Stopped() || r.now >= until {
+			end()
+			return
+		}
+		r.onNode(r.now.Add(5*time.Millisecond), n, timer, await)
+	}
+	await()
 }
 
 // restart starts a new process of a node, without state. Leaders that it can reach tell it so.

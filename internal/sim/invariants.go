@@ -93,5 +93,5 @@ func (r *run) violated(s *leadership, what string) {
 // presumesUse reports whether nodes may book more than clients use: under hard what these may have used, until they report;
 // and of a report that a dead node has passed on, a second time.
 func (r *run) presumesUse() bool {
-	return r.Clients > 0 && (r.Limit.Ceiling == quota.Hard || slices.ContainsFunc(r.Faults, func(f Fault) bool { return f.Kind == Kill }))
+	return r.Clients > 0 && (r.Limit.Ceiling == quota.Hard || slices.ContainsFunc(r.Faults, func(f Fault) bool { return f.Kind == Kill || f.Kind == Stop }))
 }

@@ -273,7 +273,7 @@ func (j *judge) situation() string {
 	for i := range j.Faults {
 		switch f := &j.Faults[i]; {
 		case f.Kind.harmless():
-		case f.Kind == Move || f.Kind == Kill && f.For == 0:
+		case f.Kind == Move || (f.Kind == Kill || f.Kind == Stop) && f.For == 0:
 			deaths++
 		default:
 			return stated.CutOff // also of a process that starts again
@@ -360,13 +360,13 @@ func (j *judge) endured() {
 	j.holds(CountsOnce, booked == told || twice && booked > told, "%d counted in the end; %d were admitted, %d charged and %d given back", booked, j.res.Admitted, j.res.Charged, j.res.Refunded)
 }
 
-// learning requires that a successor has learned soon, if one leader died and nothing else went
+// learning requires that a successor has learned soon, if one leader died or stopped and nothing else went
 // wrong.
 func (j *judge) learning() {
 	faults := slices.DeleteFunc(slices.Clone(j.Faults), func(f Fault) bool {
 		return f.Kind == Resize || f.Kind == Override || f.Kind == Reset
 	})
-	if len(faults) != 1 || faults[0].Kind != Kill || !faults[0].Leader || j.Loss > 0 || j.Nodes < 3 {
+	if len(faults) != 1 || faults[0].Kind != Kill && faults[0].Kind != Stop || !faults[0].Leader || j.Loss > 0 || j.Nodes < 3 {
 		return
 	}
 	if back := faults[0].For; back > 0 && back < j.Election+time.Second {
@@ -377,7 +377,7 @@ func (j *judge) learning() {
 		return // parts of a list may overtake each other, as on no connection, and then it is repeated
 	}
 	most := j.Election + 2*j.Sync + 4*(j.Delay+j.spread()+j.waited)
-	j.holds(LearnsSoon, j.res.Learned <= most, "learned %v after the death, at most %v", j.res.Learned, most)
+	j.holds(LearnsSoon, j.res.Learned <= most, "learned %v after the end, at most %v", j.res.Learned, most)
 }
 
 // monotone requires that looks at a node show no less, and no later reset, while only time passes. Of

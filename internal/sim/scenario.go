@@ -125,7 +125,8 @@ type FaultKind string
 // The kinds of faults.
 const (
 	Kill      FaultKind = "kill"      // the process dies and loses what its member has not reported
-	Restart   FaultKind = "restart"   // a killed node starts a new process
+	Stop      FaultKind = "stop"      // the process hands over, returns its tokens and ends, as a node that is stopped in order
+	Restart   FaultKind = "restart"   // a killed or stopped node starts a new process
 	Pause     FaultKind = "pause"     // the process stops for a while, its clock does not
 	Suspend   FaultKind = "suspend"   // the machine stops for a while, with the monotonic clock and the timers of its process
 	Partition FaultKind = "partition" // no message passes between groups of nodes
@@ -153,7 +154,7 @@ type Fault struct {
 	Leader bool          // the target is the current leader
 	Nodes  []int         // or these, from 1
 	Groups [][]int       // of a partition; unlisted nodes form one group
-	For    time.Duration // duration, for kill until a restart; 0 is permanent
+	For    time.Duration // duration, for kill and stop until a restart; 0 is permanent
 	Delay  time.Duration // of slow: added to each message; of clock: how far it is set, negative for back
 	Decide quota.Decide  // of decide: where
 	Tiers  []quota.Tier  // of resize: the tiers, as many as before

@@ -14,12 +14,13 @@ import (
 const faultExample = "{at: 8s, kill: leader}"
 
 // faultFields are the fields of a fault.
-var faultFields = []string{"at*", "kill", "restart", "pause", "suspend", "partition", "heal", "slow", "refuse", "join", "move", "clock", "decide", "resize", "override", "reset", "for", "by"}
+var faultFields = []string{"at*", "kill", "stop", "restart", "pause", "suspend", "partition", "heal", "slow", "refuse", "join", "move", "clock", "decide", "resize", "override", "reset", "for", "by"}
 
 // kinds are the kinds of faults, by the field that selects one, with the fields that may accompany
 // it.
 var kinds = []kind{
 	{sim.Kill, []string{"for"}},
+	{sim.Stop, []string{"for"}},
 	{sim.Restart, nil},
 	{sim.Pause, []string{"for"}},
 	{sim.Suspend, []string{"for"}},
@@ -41,7 +42,7 @@ type kind struct {
 	beside []string
 }
 
-const kindWords = "kill, restart, pause, suspend, partition, heal, slow, refuse, join, move, clock, decide, resize, override or reset"
+const kindWords = "kill, stop, restart, pause, suspend, partition, heal, slow, refuse, join, move, clock, decide, resize, override or reset"
 
 func (p *parser) faults(v config.Value) {
 	type restart struct {
@@ -199,7 +200,7 @@ func (p *parser) target(v config.Value, f *sim.Fault) {
 		want = fmt.Sprintf("a node from 1 to %d, or a list such as [1, 2]", p.Nodes)
 	}
 	if f.Kind == sim.Restart {
-		want = fmt.Sprintf("a node from 1 to %d that was killed, or a list such as [1, 2]", p.Nodes)
+		want = fmt.Sprintf("a node from 1 to %d that was killed or stopped, or a list such as [1, 2]", p.Nodes)
 	}
 	v.Scalar(want, func(text string) error {
 		if text == "leader" && leads {
@@ -245,14 +246,14 @@ func (p *parser) healed(v config.Value, f *sim.Fault) {
 	}
 }
 
-// killedBefore reports the restart of a node that was not killed.
+// killedBefore reports the restart of a node that was neither killed nor stopped.
 func (p *parser) killedBefore(v config.Value, f sim.Fault) {
 	for _, n := range f.Nodes {
 		killed := slices.ContainsFunc(p.Faults, func(k sim.Fault) bool {
-			return k.Kind == sim.Kill && k.At <= f.At && (k.Leader || slices.Contains(k.Nodes, n))
+			return (k.Kind == sim.Kill || k.Kind == sim.Stop) && k.At <= f.At && (k.Leader || slices.Contains(k.Nodes, n))
 		})
 		if !killed {
-			v.Fault("restarts node %d, which was not killed before %v; kill it first, or remove this", n, f.At)
+			v.Fault("restarts node %d, which was not killed or stopped before %v; kill it first, or remove this", n, f.At)
 			return
 		}
 	}
