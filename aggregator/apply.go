@@ -177,7 +177,7 @@ func (a *Aggregator) apply(now, at quota.Time, off clockOffset, b *bucket, rt *r
 	b.grantedNothing, b.central = e.Tokens == 0 && e.Rate == 0, e.Central
 	b.hot().low.Store(int64(b.lowWater(rt, e)))
 	a.wheel.add(b, max(now, b.sentAt.Add(e.Again))) // or every other turn of the wheel is missed
-	if b.askAgain && quota.Units(b.hot().held.Load()) < max(b.want, quota.Units(b.hot().low.Load())) {
+	if b.askAgain && (a.stopping || quota.Units(b.hot().held.Load()) < max(b.want, quota.Units(b.hot().low.Load()))) {
 		a.markUrgent(b)
 	}
 }

@@ -104,7 +104,11 @@ func (a *Aggregator) collectUrgent(now quota.Time, b *bucket, buf *Buffer) quota
 		a.wheel.add(b, b.changed.Add(openIntervals*a.cfg.Sync))
 		return now
 	}
-	if at := b.nextReportAt(now, a.cfg.Sync); at > now {
+	at := b.nextReportAt(now, a.cfg.Sync)
+	if a.stopping {
+		at = min(at, b.sentAt.Add(spacing))
+	}
+	if at > now {
 		return at
 	}
 	b.asked.Store(false)
@@ -183,6 +187,10 @@ func (b *bucket) shouldReport(now quota.Time, a *Aggregator, rt *route) bool {
 	changed := c != b.sent
 	mayClose := b.allocated == 0 && b.undecided == 0
 	mustClose := a.stopping && mayClose && b.inFlight == 0
+	returns := a.stopping && (b.hot().held.Load() > 0 || b.rate > 0)
+	if returns {
+		b.stop()
+	}
 	if (changed || b.want > 0 || b.wantsLevel || b.cancelled.any()) && !b.overfull() {
 		b.measure(now, c)
 		b.lastUse = now
@@ -209,6 +217,9 @@ func (b *bucket) shouldReport(now quota.Time, a *Aggregator, rt *route) bool {
 		b.beginClose()
 		return true
 	}
+	if returns {
+		return true
+	}
 	if b.inFlight > 0 { // report within a lease, or the leader counts it as released
 		if now.Sub(b.sentAt) < a.cfg.Lease/3 {
 			return false
@@ -220,7 +231,7 @@ func (b *bucket) shouldReport(now quota.Time, a *Aggregator, rt *route) bool {
 		b.beginClose()
 		return true
 	}
-	if (b.hot().held.Load() > 0 || b.rate > 0) && (a.stopping || b.noneFree || b.limit().Ceiling == quota.Soft && now.Sub(b.lastUse) >= idleIntervals*a.cfg.Sync) {
+	if (b.hot().held.Load() > 0 || b.rate > 0) && (b.noneFree || b.limit().Ceiling == quota.Soft && now.Sub(b.lastUse) >= idleIntervals*a.cfg.Sync) {
 		b.stop()
 		return true
 	}

@@ -1,16 +1,14 @@
 package aggregator
 
-import "github.com/quorate/quorate/internal/quota"
-
 // Stop closes all keys, for a process that ends in order: each returns its tokens with a report that is final. A key of
 // which clients or callers in flight hold tokens returns the others and stays open. Decisions continue; a key that is
 // used after that reports once more. The goroutine that calls Collect must call Stop.
-func (a *Aggregator) Stop(now quota.Time) {
+func (a *Aggregator) Stop() {
 	a.stopping = true
 	for r := range a.ranges {
 		for _, b := range a.ranges[r].open {
 			b.lock()
-			a.wheel.add(b, now)
+			a.markUrgent(b)
 			b.unlock()
 		}
 	}

@@ -133,7 +133,7 @@ const stopLimit = 500 * time.Millisecond
 func (d *Decider) Stop(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, stopLimit)
 	defer cancel()
-	d.OnMemberLoop(d.agg.Stop)
+	d.OnMemberLoop(func(quota.Time) { d.agg.Stop() })
 	for stopped := make(chan bool, 1); ; {
 		d.OnMemberLoop(func(quota.Time) { stopped <- d.agg.Stopped() })
 		select {

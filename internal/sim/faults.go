@@ -159,7 +159,7 @@ func (r *run) stop(n *node, back time.Duration) {
 			r.move([]*node{r.nodes[(n.i+1+i)%len(r.nodes)]})
 		}
 	}
-	n.agg.Stop(n.clock())
+	n.agg.Stop()
 	r.pump(n)
 	until := r.now.Add(stopLimit)
 	var await func()
