@@ -1,7 +1,6 @@
 package cluster
 
 import (
-	"context"
 	"slices"
 	"time"
 
@@ -23,12 +22,9 @@ func (n *Node) Attach(h *attach.Hello, out *attach.Outbox) (attach.Session, erro
 	return n.clients.Attach(h, out)
 }
 
-// Release asks all client processes to attach to other nodes, accepts no more, waits briefly until they have gone, and
-// returns the tokens that the node holds to the leaders. Call it on a node that is about to stop; it still decides.
-func (n *Node) Release(ctx context.Context) {
-	n.clients.Release()
-	n.Decider.Stop(ctx)
-}
+// ReleaseClients asks all client processes to attach to other nodes, accepts no more, and waits briefly until they have
+// gone. Call it on a node that is about to stop.
+func (n *Node) ReleaseClients() { n.clients.Release() }
 
 // clientsNode adapts Node to clients.Node.
 type clientsNode struct{ part }

@@ -424,7 +424,7 @@ func TestClients(t *testing.T) {
 			t.Fatal(err)
 		}
 		stopped := make(chan struct{})
-		go func() { n2.Release(t.Context()); close(stopped) }()
+		go func() { n2.ReleaseClients(); close(stopped) }()
 		p.await("goodbye", func(m *quoratev1.AttachResponse) bool { return m.GetGoodbye().GetReason() != "" })
 		p.leave()
 		<-stopped

@@ -216,12 +216,13 @@ func (n *Node) ChangeCluster(ctx context.Context, by string, req proto.Message) 
 }
 
 // Close writes the node's counts to the logs and hands over its leaderships, both
-// as far as ctx allows, notifies the peers, and stops. It gives up the node's tokens and
-// loses nothing that was reported.
+// as far as ctx allows, notifies the peers, and stops. It returns the node's tokens, so
+// that later checks find none, and loses nothing that was reported. Answer callers before.
 func (n *Node) Close(ctx context.Context) error {
 	var errs []error
 	n.closed.Do(func() {
-		n.Release(ctx)
+		n.ReleaseClients()
+		n.Decider.Stop(ctx)
 		n.accounts.Drain(ctx) // before the recorder finishes: account operations are in the history
 		n.Recorder.Finish(ctx)
 		if n.host != nil {

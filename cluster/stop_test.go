@@ -3,6 +3,7 @@ package cluster
 import (
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/quorate/quorate/internal/quota"
 	"github.com/quorate/quorate/leader"
@@ -40,5 +41,29 @@ func TestStopReturnsTokens(t *testing.T) {
 				t.Errorf("n2 held %d; after it has stopped, %d are out there, it can spend %d, and %d are free; want %d", held, out, standing, free, want)
 			}
 		})
+	}
+}
+
+// TestReleasedNodeDecides checks that a node that has asked its clients to leave still decides by the tokens it holds:
+// its ports are open, and callers wait for no leader and are not refused.
+func TestReleasedNodeDecides(t *testing.T) {
+	c := newThreeNodes(t, 4, quick)
+	l := limit("tokens", 1000, quota.Hard)
+	l.Decide = quota.Locally
+	c.apply(l)
+	k, n2 := c.keyLedBy(l.LimitName, "n1", "k"), c.nodes["n2"]
+	c.eventually(patience, "n2 holds tokens", func() error {
+		n2.Check(k, 1)
+		if held := n2.Aggregator().Held(k); held < 10*quota.Token {
+			return fmt.Errorf("it holds %d", held)
+		}
+		return nil
+	})
+	n2.ReleaseClients()
+	for range 10 {
+		if d := n2.Check(k, 1); !d.Allowed {
+			t.Fatalf("refused: %v", d.Why)
+		}
+		time.Sleep(20 * time.Millisecond)
 	}
 }

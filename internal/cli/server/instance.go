@@ -209,7 +209,7 @@ const stopTime = 10 * time.Second
 
 // stop drains the servers, hands over leaderships and stops the node.
 func (in *instance) stop(ctx context.Context) error {
-	in.node.Release(ctx) // before the streams end
+	in.node.ReleaseClients() // before the streams end
 	in.others.close()
 	in.console.Close()
 	drained := make(chan struct{})
