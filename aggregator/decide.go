@@ -17,11 +17,11 @@ type attempt struct {
 	needs    bool // as in quota.Request.NeedsBucket
 	final    bool // as in Call
 	alone    bool
-	several  bool // other counters may refuse the call
-	waits    bool // the bucket's want includes the cost already
-	since    granted
-	answered bool // answer holds the leader's answer
-	decided  bool // the leader's answer was the decision
+	several  bool    // other counters may refuse the call
+	waits    bool    // the bucket's want includes the cost already
+	since    granted // as of this grant; zero: as of any
+	answered bool    // answer holds the leader's answer
+	decided  bool    // the leader's answer was the decision
 	answer   quota.Answer
 
 	need       Need
@@ -157,8 +157,6 @@ func (t *attempt) recordTaken(b *bucket, beyond quota.Units) {
 // decideSlow decides with b locked.
 func (a *Aggregator) decideSlow(now quota.Time, t *attempt, b *bucket, l *quota.Limit) quota.Decision {
 	cost := t.cost
-	last := granted{b.epoch, b.applied}
-	t.waits, t.since = t.waits && t.since == last, last // a later grant did not suffice: want it again
 	if t.answered && t.answer.Why == quota.WhyNoLimit { // the leader has no room for the key, or other limits
 		t.answered, t.alone = false, true
 	}
@@ -174,6 +172,9 @@ func (a *Aggregator) decideSlow(now quota.Time, t *attempt, b *bucket, l *quota.
 	if b.phase == closed {
 		a.openCalm(now, b, l)
 	}
+	last := granted{b.epoch, b.applied}
+	// A later grant did not suffice: want it again.
+	t.waits, t.since = t.waits && (t.since == last || t.since == granted{}), last
 	b.roll(now, l)
 	b.accrue(now)
 	cut := b.cutOff(now, a.cfg.Lease) || l.Decide == quota.AtLeader

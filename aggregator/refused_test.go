@@ -132,6 +132,35 @@ func TestLargeCostsAfterRefunds(t *testing.T) {
 	})
 }
 
+// TestWantedOnce checks that what a call waits for counts once in what a report wants, on whichever way the call is
+// decided first, and if it opens the key.
+func TestWantedOnce(t *testing.T) {
+	for _, known := range []bool{false, true} {
+		for _, simple := range []bool{false, true} {
+			r := newRig(t, Config{Nodes: many})
+			if known {
+				r.want(softName, 1, true, quota.WhyEstimate)
+				r.answer(r.collect(), quota.GrantEntry{Level: 20 * tokens, Free: 10 * tokens})
+			}
+			if simple {
+				if _, need, _ := r.TrySimple(r.clock, softName, "k", 5); need != Grant {
+					t.Fatalf("need %v, want a grant", need)
+				}
+			}
+			var c Call
+			c.Reset([]quota.Request{ask(softName, "k", 5)}, make([]quota.Decision, 1))
+			for range 2 {
+				if r.Decide(r.clock, &c); c.Need != Grant {
+					t.Fatalf("need %v, want a grant", c.Need)
+				}
+			}
+			if want := r.collect().Entries[0].Want; want != 5*tokens {
+				t.Errorf("known %v, simple %v: the report wants %v, want the cost of the call", known, simple, want)
+			}
+		}
+	}
+}
+
 // TestWantedAgain checks that a call counts once in what a report wants, and again after a grant that does not suffice,
 // also if it did not wait when that arrived: a batch waits for one of its calls at a time.
 func TestWantedAgain(t *testing.T) {
