@@ -61,6 +61,7 @@ type decideRequest struct {
 	ask      quota.Ask
 	call     *pooled    // whose request it is; the waiting goroutine uses it
 	at       quota.Time // when the wait began
+	no       silence    // what it proves if no answer comes
 	sent     bool       // a message carries it, or has carried it; guarded by askQueue.mu
 	answer   quota.Answer
 	err      error

@@ -572,3 +572,40 @@ func TestSilentNode(t *testing.T) {
 		}
 	})
 }
+
+// electedNode is a farNode where n2 leads range 1 until n3, the leader of range 0, leads both.
+type electedNode struct {
+	*farNode
+	elected atomic.Bool
+}
+
+func (n *electedNode) Leader(r quota.RangeID) quota.NodeID {
+	if r == 1 && !n.elected.Load() {
+		return "n2"
+	}
+	return "n3"
+}
+
+// TestSilenceIsOfTheLeaderAsked checks that a leader that is elected while another one does not answer does not count as
+// silent: other keys of it are asked about.
+func TestSilenceIsOfTheLeaderAsked(t *testing.T) {
+	central := limit("central", 10, quota.Soft)
+	central.Decide = quota.AtLeader
+	synctest.Test(t, func(t *testing.T) {
+		d, far := far(t, 0, central)
+		defer d.Close()
+		n := &electedNode{farNode: far}
+		d.node, far.silent = n, 1
+		time.AfterFunc(d.cfg.AskWait/2, func() { n.elected.Store(true) })
+		decide := d.Batch()
+		for _, c := range []struct {
+			of   quota.RangeID
+			want quota.Why
+		}{{1, quota.WhyLocal}, {0, quota.WhyLeader}} {
+			calls := callsOf(keysOf(c.of, central.LimitName, 1)...)
+			if decide(calls); calls[0].Out[0].Why != c.want {
+				t.Errorf("a key of range %d was decided %v; want %v", c.of, calls[0].Out[0].Why, c.want)
+			}
+		}
+	})
+}

@@ -169,14 +169,15 @@ func (w *wait) ask(c *pooled) {
 			return
 		}
 	}
-	if w.left() <= 0 || w.noticed(w.silence(r, false)) {
+	no := w.silence(r, false)
+	if w.left() <= 0 || w.noticed(no) {
 		w.settle(c, quota.Answer{}, errNotAsked)
 		return
 	}
 	if w.unsent == nil {
 		w.unsent, w.answered = map[quota.RangeID][]*decideRequest{}, make(chan *decideRequest, w.calls)
 	}
-	c.asked = &decideRequest{ask: c.Ask, call: c, at: w.now(), answered: w.answered}
+	c.asked = &decideRequest{ask: c.Ask, call: c, at: w.now(), no: no, answered: w.answered}
 	w.unsent[r] = append(w.unsent[r], c.asked)
 	w.asked++
 }
@@ -197,9 +198,10 @@ func (w *wait) send(awaitsGrants bool) {
 
 // settle continues with a call after the leader's answer, or without it.
 func (w *wait) settle(c *pooled, a quota.Answer, err error) {
-	waited := time.Duration(0)
 	if c.asked != nil {
-		waited, c.asked = w.now().Sub(c.asked.at), nil
+		// After less than half of the time, a missing answer does not prove that the leader is silent.
+		w.notice(c.asked.no, err != nil && w.now().Sub(c.asked.at) >= w.cfg.AskWait/2)
+		c.asked = nil
 		w.asked--
 	}
 	cancelled := false
@@ -208,8 +210,6 @@ func (w *wait) settle(c *pooled, a quota.Answer, err error) {
 			cancelled = w.agg.Cancel(w.now, c.Ask)
 			w.Wake()
 		}
-		// After less than half of the time, a missing answer does not prove that the leader is silent.
-		w.notice(w.silence(shard.Of(c.Ask.Key, w.cfg.Ranges), false), waited >= w.cfg.AskWait/2)
 		c.Alone = true
 		w.stats.unasked.Inc()
 	}
