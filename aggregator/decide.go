@@ -430,7 +430,7 @@ func (a *Aggregator) askLeader(t *attempt, b *bucket, l *quota.Limit) quota.Deci
 	t.need, t.ackedBack = Leader, b.ackedBack
 	t.ask = quota.Ask{
 		From: a.cfg.Self, Incarnation: a.cfg.Incarnation, ID: a.table.nextRequest(),
-		Key: t.key, Cost: t.cost, MaxWait: waitOf(l, t.maxWait),
+		Key: t.key, Cost: t.cost, MaxWait: waitOf(l, t.maxWait), Overdrawn: max(0, min(b.charged, b.over-b.ackedOver)),
 	}
 	return quota.Decision{Why: quota.WhyNotHeld, Limit: l, RetryAfter: spacing}
 }

@@ -77,6 +77,27 @@ func TestDecideLeader(t *testing.T) {
 	c.awaitRemaining(k, 3)
 }
 
+// TestCheckAfterCharge checks that a check that the leader decides finds what was charged on its node just before, also
+// where the leader has no report of that yet.
+func TestCheckAfterCharge(t *testing.T) {
+	c := newThreeNodes(t, 4, quick)
+	soft, hard := limit("soft", 10, quota.Soft), limit("hard", 10, quota.Hard)
+	soft.Decide, hard.Decide = quota.AtLeader, quota.AtLeader
+	c.apply(soft, hard)
+	for _, l := range []quota.Limit{soft, hard} {
+		for _, by := range []quota.NodeID{"n1", "n2"} {
+			n, k := c.nodes[by], c.keyLedBy(l.LimitName, "n1", string(by))
+			use(t, n, k, 1)
+			if booked, d := n.Charge(k, 9); booked != 9 || d.Remaining != 0 {
+				t.Errorf("%v on %s: charged %d, and %d remain; want 9 and 0", k, by, booked, d.Remaining)
+			}
+			if d := n.Check(k, 1); d.Allowed {
+				t.Errorf("%v on %s: a check after the charge of all: %v, allowed", k, by, d.Why)
+			}
+		}
+	}
+}
+
 // TestDecideAlone checks that the limit's policy decides when no leader can be asked.
 func TestDecideAlone(t *testing.T) {
 	c := newThreeNodes(t, 4, quick)

@@ -96,6 +96,7 @@ func (b *bucket) decide(now quota.Time, q *quota.Ask, kept quota.Units) quota.An
 		b.count(now, booked, true)
 		return quota.Answer{Allowed: true, Why: quota.WhyLeader}
 	}
+	kept = kept.Plus(min(max(0, q.Overdrawn), b.limit.BurstUnits())) // the member's report will book what it overdrew
 	b.pool.Add(-kept)
 	v := b.pool.Take(now, b.limit, q.Cost, q.MaxWait)
 	if !v.Allowed && b.limit.Ceiling == quota.Soft && !b.limit.AsksLeader() && b.level() >= q.Cost {

@@ -21,7 +21,7 @@ import (
 //	limit kind=fixed burst=20 per=1m  of another kind: fixed, sliding, periodic, concurrency
 //	override burst=5 | scale=2 | none of the key k
 //	ask [cost=] [wait=] [force]       a member's decide request to the leader
-//	    [key=]
+//	    [overdrawn=] [key=]
 //	    from=a id=1 [late]            of a, which hears the answer after its next report
 //	reset                             resets the key k
 //	leader term=1 nodes=(a,b)         a new leader, with the checkpoint last taken
@@ -208,14 +208,16 @@ func (w *world) override(t *testing.T, d *datadriven.TestData) string {
 }
 
 func (w *world) ask(t *testing.T, d *datadriven.TestData) string {
-	key, cost, from, id := "k", 0.0, "", uint64(0)
+	key, cost, overdrawn, from, id := "k", 0.0, 0.0, "", uint64(0)
 	d.MaybeScanArgs(t, "key", &key)
 	d.MaybeScanArgs(t, "id", &id)
 	d.MaybeScanArgs(t, "from", &from)
 	d.MaybeScanArgs(t, "cost", &cost)
+	d.MaybeScanArgs(t, "overdrawn", &overdrawn)
 	m := w.member(from)
 	a := w.ledger.Ask(w.now, []quota.Ask{{
 		From: quota.NodeID(from), Incarnation: m.inc, ID: quota.Seq(id), Key: theKey(key), Cost: quota.Units(cost * float64(quota.Token)), MaxWait: scanTime(t, d, "wait"), Force: d.HasArg("force"),
+		Overdrawn: quota.Units(overdrawn * float64(quota.Token)),
 	}})[0]
 	word := "refused"
 	if a.Allowed {

@@ -356,6 +356,9 @@ type Ask struct {
 	// Force books the cost however low the level is, down to the limit's OwedUnits: the tokens have
 	// been used already.
 	Force bool
+	// Overdrawn is the member's overdraft since its last answered report, as far as callers may have charged it after the
+	// fact: a check that follows a charge finds it booked. Reports that have no answer yet book it.
+	Overdrawn Units
 }
 
 // Answer is a leader's reply to an Ask.

@@ -5982,6 +5982,9 @@ type Ask struct {
 	MaxWaitNanos int64 `protobuf:"varint,5,opt,name=max_wait_nanos,json=maxWaitNanos,proto3" json:"max_wait_nanos,omitempty"`
 	// Book it however low the level is.
 	Force bool `protobuf:"varint,6,opt,name=force,proto3" json:"force,omitempty"`
+	// What the member overdrew since its last answered report, as far as callers
+	// may have charged it after the fact.
+	Overdrawn int64 `protobuf:"varint,7,opt,name=overdrawn,proto3" json:"overdrawn,omitempty"`
 	// Number of the decide request, never reused in this incarnation of the member; 0 means none.
 	Id            uint64 `protobuf:"varint,8,opt,name=id,proto3" json:"id,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -6058,6 +6061,13 @@ func (x *Ask) GetForce() bool {
 		return x.Force
 	}
 	return false
+}
+
+func (x *Ask) GetOverdrawn() int64 {
+	if x != nil {
+		return x.Overdrawn
+	}
+	return 0
 }
 
 func (x *Ask) GetId() uint64 {
@@ -9449,15 +9459,16 @@ const file_quorate_peer_v1_peer_proto_rawDesc = "" +
 	"\aCallAsk\x12\x14\n" +
 	"\x05range\x18\x01 \x01(\rR\x05range\x12(\n" +
 	"\x04asks\x18\x02 \x03(\v2\x14.quorate.peer.v1.AskR\x04asks\x12 \n" +
-	"\vincarnation\x18\x03 \x01(\x04R\vincarnation\"\xbc\x01\n" +
+	"\vincarnation\x18\x03 \x01(\x04R\vincarnation\"\xc9\x01\n" +
 	"\x03Ask\x12\x1c\n" +
 	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x14\n" +
 	"\x05limit\x18\x02 \x01(\tR\x05limit\x12\x10\n" +
 	"\x03key\x18\x03 \x01(\tR\x03key\x12\x12\n" +
 	"\x04cost\x18\x04 \x01(\x03R\x04cost\x12$\n" +
 	"\x0emax_wait_nanos\x18\x05 \x01(\x03R\fmaxWaitNanos\x12\x14\n" +
-	"\x05force\x18\x06 \x01(\bR\x05force\x12\x0e\n" +
-	"\x02id\x18\b \x01(\x04R\x02idJ\x04\b\a\x10\bR\toverdrawn\"E\n" +
+	"\x05force\x18\x06 \x01(\bR\x05force\x12\x1c\n" +
+	"\toverdrawn\x18\a \x01(\x03R\toverdrawn\x12\x0e\n" +
+	"\x02id\x18\b \x01(\x04R\x02id\"E\n" +
 	"\rCallAskResult\x124\n" +
 	"\aanswers\x18\x01 \x03(\v2\x1a.quorate.peer.v1.AskAnswerR\aanswers\"\xbd\x02\n" +
 	"\tAskAnswer\x12\x18\n" +
