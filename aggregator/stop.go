@@ -14,8 +14,8 @@ func (a *Aggregator) Stop() {
 	}
 }
 
-// Stopped reports whether, after Stop, leaders have answered the last report of every key, as far as the ranges have
-// leaders. Under hard, a leader's log may not have it yet. The goroutine that calls Collect must call Stopped.
+// Stopped reports whether, after Stop, the leaders have answered the last report of every key. It ignores ranges without
+// a leader, and does not wait until a leader has logged a report. The goroutine that calls Collect must call Stopped.
 func (a *Aggregator) Stopped() bool {
 	if len(a.soon) > 0 || a.urgent.head.Load() != nil {
 		return false

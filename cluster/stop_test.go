@@ -64,6 +64,6 @@ func TestReleasedNodeDecides(t *testing.T) {
 		if d := n2.Check(k, 1); !d.Allowed {
 			t.Fatalf("refused: %v", d.Why)
 		}
-		time.Sleep(20 * time.Millisecond)
+		time.Sleep(20 * time.Millisecond) // real nodes: a member loop that returned tokens would do so within this time
 	}
 }

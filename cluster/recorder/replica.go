@@ -117,7 +117,7 @@ func (r *Replica) Lead(at quota.Time, term quota.Term) {
 	defer r.Mu.Unlock()
 	r.Collector, r.term, r.idleSince, r.idleTo, r.writing = history.NewCollector(now, r.Recent), term, 0, 0, false
 	r.Lists, r.listing, r.hurried, r.Listed, r.since = nil, 0, false, now.Slot().Minute()-1, at
-	if _, any := r.keys.Newest(); !any { // with the first list at once, a gap covers what this leader does not list
+	if _, any := r.keys.Newest(); !any { // once this first list is in the log, a gap covers what this leader does not list
 		first := history.KeysLine{Minute: r.Listed, By: history.Lister{Term: uint64(term), At: at}, Since: at}
 		r.Lists, r.hurried = [][]byte{first.Append(nil)}, true
 	}
