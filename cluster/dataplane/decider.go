@@ -133,9 +133,20 @@ const stopLimit = 500 * time.Millisecond
 func (d *Decider) Stop(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, stopLimit)
 	defer cancel()
-	d.OnMemberLoop(func(quota.Time) { d.agg.Stop() })
-	for stopped := make(chan bool, 1); ; {
-		d.OnMemberLoop(func(quota.Time) { stopped <- d.agg.Stopped() })
+	began, stopped := false, make(chan bool, 1)
+	look := func(quota.Time) {
+		if !began {
+			began = true
+			d.agg.Stop()
+		}
+		stopped <- d.agg.Stopped()
+	}
+	for {
+		select { // the inbox may be full
+		case d.inbox <- look:
+		case <-ctx.Done():
+			return
+		}
 		select {
 		case done := <-stopped:
 			if done || backoff.Sleep(ctx, 5*time.Millisecond) != nil {

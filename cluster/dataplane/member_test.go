@@ -2,6 +2,7 @@ package dataplane
 
 import (
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/quorate/quorate/internal/quota"
@@ -31,4 +32,19 @@ func TestGathering(t *testing.T) {
 			t.Errorf("%d: %v left, want %v", i, left, at.left)
 		}
 	}
+}
+
+// TestStopIsBounded checks that Stop does not wait for a member loop that is busy and whose inbox is full.
+func TestStopIsBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d, _ := far(t, time.Millisecond) // no member loop runs
+		defer d.Close()
+		for range inboxSize {
+			d.tryMemberLoop(func(quota.Time) {})
+		}
+		began := time.Now()
+		if d.Stop(t.Context()); time.Since(began) != stopLimit {
+			t.Errorf("it took %v", time.Since(began))
+		}
+	})
 }
