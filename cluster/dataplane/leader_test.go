@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -67,6 +68,7 @@ func TestCloseEndsQuestions(t *testing.T) {
 
 // farNode knows a leader that admits everything after a round trip.
 type farNode struct {
+	asksFor func() // if set, Leader calls it first
 	noNode
 	roundTrip                  time.Duration
 	silent                     int            // range whose leader does not answer; -1: none
@@ -76,6 +78,9 @@ type farNode struct {
 }
 
 func (n *farNode) Leader(r quota.RangeID) quota.NodeID {
+	if n.asksFor != nil {
+		n.asksFor()
+	}
 	if n.leaders != nil {
 		return n.leaders[r]
 	}
@@ -402,6 +407,75 @@ func TestBatchKeepsOrder(t *testing.T) {
 			}
 		}
 	})
+}
+
+// TestFirstIsAdmitted checks that of two equal calls of a batch the first is admitted, although the grant that it waits for
+// arrives just before the second is decided.
+func TestFirstIsAdmitted(t *testing.T) {
+	soft, central := limit("soft", 1, quota.Soft), limit("central", 10, quota.Soft)
+	central.Decide = quota.AtLeader
+	synctest.Test(t, func(t *testing.T) {
+		d, n := far(t, 0, soft, central)
+		defer d.Close()
+		n.silent = -1
+		d.agg.SetNodes(3)
+		d.agg.SetLeader(0, "n2", 1)
+		k := keysOf(0, soft.LimitName, 1)[0]
+		granted := false
+		n.asksFor = func() { // while the batch decides its second call
+			for _, r := range d.agg.Collect(d.now()) {
+				for i := range r.Entries {
+					granted = true
+					d.apply(d.now(), &quota.Grant{
+						Range: r.Range, Term: 1, From: "n2", To: "n1", At: d.now(), Incarnation: r.Incarnation,
+						Entries: []quota.GrantEntry{{Ack: r.Seq, Line: uint32(i + 1), Seq: 1, Tokens: quota.Token, Cap: quota.Token, Level: quota.Token, Lease: time.Second, Again: time.Second}},
+					})
+				}
+			}
+		}
+		calls := callsOf(k, keysOf(0, central.LimitName, 1)[0], k)
+		d.Batch()(calls)
+		if !granted || !calls[0].Allowed || calls[2].Allowed {
+			t.Errorf("granted %v: first %+v, second %+v", granted, calls[0].Out[0], calls[2].Out[0])
+		}
+	})
+}
+
+// TestAdmitFirst checks which decisions of a batch change places.
+func TestAdmitFirst(t *testing.T) {
+	soft, other := limit("soft", 10, quota.Soft), limit("other", 10, quota.Soft)
+	a, b := keysOf(0, soft.LimitName, 1)[0], keysOf(0, other.LimitName, 1)[0]
+	for _, c := range []struct{ calls, want string }{
+		// Each call is its keys, then + if it is admitted, - if it is refused, ? if it passes in shadow, or = for a refund.
+		{"a- a+ a-", "a+ a- a-"},
+		{"a- a- a+ a+", "a+ a+ a- a-"},
+		{"a- b+ b- a+", "a+ b+ b- a-"},
+		{"a- A+ a+", "a+ A+ a-"}, // A costs more
+		{"a- a= a+", "a- a= a+"}, // admitted out of the refund
+		{"ab- a+ ab+", "ab+ a+ ab-"},
+		{"a? a+ a?", "a+ a? a?"},
+	} {
+		var calls []quota.Call
+		for _, text := range strings.Fields(c.calls) {
+			call := quota.Call{Allowed: !strings.HasSuffix(text, "-"), Refund: strings.HasSuffix(text, "=")}
+			for _, k := range text[:len(text)-1] {
+				q := quota.Request{Key: map[rune]quota.Key{'a': a, 'A': a, 'b': b}[k], Cost: 1}
+				if k == 'A' {
+					q.Cost = 2
+				}
+				call.Requests = append(call.Requests, q)
+				call.Out = append(call.Out, quota.Decision{Allowed: call.Allowed, Shadow: strings.HasSuffix(text, "?")})
+			}
+			calls = append(calls, call)
+		}
+		admitFirst(calls)
+		for i, text := range strings.Fields(c.want) {
+			want, shadow := !strings.HasSuffix(text, "-"), strings.HasSuffix(text, "?")
+			if calls[i].Allowed != want || calls[i].Out[0].Allowed != want || calls[i].Out[0].Shadow != shadow {
+				t.Errorf("%s: call %d: %+v; want %s", c.calls, i, calls[i], c.want)
+			}
+		}
+	}
 }
 
 // TestPipelinesFindPlaces checks that the pipelines of a hundred connections about one key find room in the queue, and

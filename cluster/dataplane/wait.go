@@ -2,6 +2,7 @@ package dataplane
 
 import (
 	"errors"
+	"slices"
 	"sync"
 	"time"
 
@@ -12,8 +13,8 @@ import (
 
 // Batch returns a function that decides independent calls, each as Decide does, in order. Those that need a leader wait
 // for it together, at most Config.AskWait in all; one leader's answer may then come after that of another, or after a
-// later call that needs none. A leader decides up to replica.MaxDecide calls of one limit each in order. Once a leader
-// does not answer, the function decides other calls of its ranges without asking it, also when it is called again; and
+// later call that needs none. Of calls with equal requests, the first ones are admitted. A leader decides up to
+// replica.MaxDecide calls of one limit each in order. Once a leader does not answer, the function decides other calls of its ranges without asking it, also when it is called again; and
 // once a grant does not come, without waiting for grants. It is safe for concurrent use.
 func (d *Decider) Batch() func(calls []quota.Call) {
 	silent := new(sync.Map)
@@ -60,6 +61,38 @@ func (d *Decider) decideAll(silent *sync.Map, calls []quota.Call) {
 		}
 		p.call.Allowed, p.call, p.back = p.allowed, nil, 0
 		callPool.Put(p)
+	}
+	if w != nil {
+		admitFirst(calls)
+	}
+}
+
+// admitFirst exchanges the decisions of calls with equal requests, so that the admitted ones come first: a later call may
+// have found the grant for which an earlier one waited.
+func admitFirst(calls []quota.Call) {
+	refused := map[quota.Request][]*quota.Call{} // by their first request, in order
+	for i := range calls {
+		c := &calls[i]
+		if c.Refund { // calls before it did not find what it gave back
+			clear(refused)
+		}
+		if c.Refund || len(c.Requests) == 0 {
+			continue
+		}
+		same := refused[c.Requests[0]]
+		if c.Allowed && !slices.ContainsFunc(c.Out, func(d quota.Decision) bool { return d.Shadow }) {
+			at := slices.IndexFunc(same, func(r *quota.Call) bool { return slices.Equal(r.Requests, c.Requests) })
+			if at < 0 {
+				continue
+			}
+			first := same[at]
+			first.Allowed, c.Allowed = c.Allowed, first.Allowed
+			for j := range c.Out {
+				first.Out[j], c.Out[j] = c.Out[j], first.Out[j]
+			}
+			same = slices.Delete(same, at, at+1)
+		}
+		refused[c.Requests[0]] = append(same, c)
 	}
 }
 
