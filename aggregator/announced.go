@@ -33,6 +33,6 @@ func (a *Aggregator) announced(now, at quota.Time, off clockOffset, rt *route, e
 	b.term, b.offset, b.lag = rt.term, off.high, off.lag()
 	latest := clockOffset{low: off.high, high: off.high} // nothing is held: a window that ends late only refuses
 	if b.adoptWindow(now, latest, e) {
-		b.anchor(now, at, e)
+		b.anchor(now, at, off, e)
 	}
 }

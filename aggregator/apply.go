@@ -158,6 +158,9 @@ func (a *Aggregator) apply(now, at quota.Time, off clockOffset, b *bucket, rt *r
 	if e.Ref != 0 || b.term != rt.term {
 		b.ref = e.Ref
 	}
+	if b.term != rt.term {
+		b.setAnswered(0)
+	}
 	b.applied, b.term = e.Seq, rt.term
 	b.roll(now, b.limit())
 	b.offset, b.lag = off.high, off.lag()
@@ -170,7 +173,7 @@ func (a *Aggregator) apply(now, at quota.Time, off clockOffset, b *bucket, rt *r
 		b.stop()
 	}
 	since := b.sinceLevel(at)
-	b.anchor(now, at, e)
+	b.anchor(now, at, off, e)
 	b.repay()
 	b.averageShare(b.limit(), e, since)
 	b.noneFree = e.Free < max(b.lacks(), quota.Token)
@@ -242,11 +245,16 @@ func (b *bucket) dropAccruedBeyondCap(at quota.Time, e *quota.GrantEntry) {
 }
 
 // anchor sets the estimate to the leader's level at the time of the grant, which includes own use up to the report
-// that it answers.
-func (b *bucket) anchor(now, at quota.Time, e *quota.GrantEntry) {
+// that it answers. A leader's answer may have overtaken the grant: its level is newer, and stays.
+func (b *bucket) anchor(now, at quota.Time, off clockOffset, e *quota.GrantEntry) {
 	level := b.levelUnderLimit(e)
-	b.hasLevel, b.levelAt, b.level = true, at, level
-	b.est, b.estAt, b.others, b.presumed = level-e.Unseen, min(at, now), e.Others, e.Unseen
+	if overtaken := b.answered.Sub(at - quota.Time(off.high)); overtaken > 0 && overtaken < maxOvertaking {
+		b.others = e.Others
+	} else {
+		b.setAnswered(0)
+		b.hasLevel, b.levelAt, b.level = true, at, level
+		b.est, b.estAt, b.others, b.presumed = level-e.Unseen, min(at, now), e.Others, e.Unseen
+	}
 	b.stale = at.Add(demandIntervals * e.Again)
 	b.setCredit(e.Credit, e.Aside)
 	if b.fresh = false; level >= b.deniedCost {
@@ -255,9 +263,11 @@ func (b *bucket) anchor(now, at quota.Time, e *quota.GrantEntry) {
 	b.estUsed, b.estBack = b.knownUse(b.limit()), b.ackedBack
 }
 
+// maxOvertaking bounds by how much an answer may overtake a grant. By more, the leader's clock was set back.
+const maxOvertaking = time.Second
+
 // knownUse is the own use that the leader's level includes: up to the last answered report, or all that the leader has
-// admitted itself. If a grant arrives after an answer that was sent later, the estimate is too high by that answer until
-// the next grant.
+// admitted itself.
 func (b *bucket) knownUse(l *quota.Limit) quota.Units {
 	if l.ReportsAnswers() {
 		return b.counts().used + b.ackedOver
@@ -316,7 +326,7 @@ const fewTokens = 4
 func (a *Aggregator) closeBucket(now, at quota.Time, off clockOffset, b *bucket, rt *route, e *quota.GrantEntry) {
 	b.adoptWindow(now, off, e)
 	c, sent := b.counts(), b.sent
-	b.anchor(now, at, e)
+	b.anchor(now, at, off, e)
 	b.phase, b.term = closed, rt.term
 	b.closeSlot()
 	if b.local != nil { // it belongs to this epoch

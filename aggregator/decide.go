@@ -465,6 +465,7 @@ func (a *Aggregator) decidedByLeader(now quota.Time, t *attempt, b *bucket, l *q
 	// A new leader has to receive the last leader's level in reports until it has granted: keep that level.
 	if an.Term == b.term || !b.hasLevel {
 		b.term, b.hasLevel, b.level, b.levelAt = an.Term, true, an.Level, now
+		b.setAnswered(an.At)
 	}
 	b.lastUse = now
 	b.est, b.estAt, b.estUsed, b.estBack, b.presumed = an.Level, now, b.knownUse(l), b.ackedBack, 0

@@ -193,3 +193,31 @@ func TestWantedAgain(t *testing.T) {
 		}
 	}
 }
+
+// TestAnswerOvertakesGrant checks that a grant from before a leader's answer, which arrives after it, does not restore
+// the level from before: with a level that seems full, a refund would be lost.
+func TestAnswerOvertakesGrant(t *testing.T) {
+	for _, ahead := range []time.Duration{time.Millisecond, 2 * maxOvertaking} { // or the leader's clock was set back
+		r := newRig(t, Config{Nodes: many})
+		var c Call
+		c.Reset([]quota.Request{ask(hardName, "k", 15)}, make([]quota.Decision, 1))
+		if r.Decide(r.clock, &c); c.Need != Leader {
+			t.Fatalf("need %v, want the leader", c.Need)
+		}
+		late := r.grant(r.collect(), quota.GrantEntry{Level: 20 * tokens, Free: 20 * tokens})
+		c.Answer(quota.Answer{Allowed: true, Why: quota.WhyLeader, Level: 5 * tokens, Term: 1, At: late.At.Add(ahead)})
+		if !r.Decide(r.clock, &c) {
+			t.Fatalf("refused what the leader admitted: %+v", c.Out[0])
+		}
+		r.Apply(r.now, late)
+		left := r.Refund(r.clock, hardName, "k", 10).Remaining
+		if clockWasSet := ahead > maxOvertaking; !clockWasSet && left != 15 || clockWasSet && left != 20 {
+			t.Errorf("answered %v after the grant: %d tokens remain", ahead, left)
+		}
+		r.now = r.now.Add(2 * ahead)
+		r.answer(r.collect(), quota.GrantEntry{Level: 12 * tokens})
+		if d := r.check(hardName, "k", 0); d.Remaining != 12 {
+			t.Errorf("after a newer grant, %d tokens remain; want 12", d.Remaining)
+		}
+	}
+}

@@ -150,6 +150,7 @@ type rareState struct {
 
 	denied     quota.Time // until then the leader refuses deniedCost and higher costs, which this node repeats without asking
 	deniedCost quota.Units
+	answered   quota.Time // leader's time of its last answer, until a grant is newer
 
 	tries    uint32 // repetitions of the unanswered report
 	left     uint8  // times that undecided charges were reported as use: see leave
@@ -244,6 +245,13 @@ func (b *bucket) setDenied(until quota.Time, cost quota.Units) {
 	if b.denied != 0 || until != 0 {
 		r := b.rare()
 		r.denied, r.deniedCost = until, cost
+	}
+}
+
+// setAnswered sets the leader's time of its last answer.
+func (b *bucket) setAnswered(at quota.Time) {
+	if b.answered != at {
+		b.rare().answered = at
 	}
 }
 

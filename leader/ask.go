@@ -31,7 +31,7 @@ func (l *Ledger) Ask(now quota.Time, asks []quota.Ask) []quota.Answer {
 func (l *Ledger) AskOne(now quota.Time, q *quota.Ask) quota.Answer {
 	l.settleLearning(now)
 	out := l.answerOnce(now, q)
-	out.Term = l.term
+	out.Term, out.At = l.term, now
 	return out
 }
 

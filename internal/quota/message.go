@@ -364,6 +364,7 @@ type Ask struct {
 // Answer is a leader's reply to an Ask.
 type Answer struct {
 	Term       Term
+	At         Time // leader's time of the decision
 	Allowed    bool
 	Why        Why
 	Wait       time.Duration

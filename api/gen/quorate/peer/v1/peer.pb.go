@@ -6146,7 +6146,9 @@ type AskAnswer struct {
 	// Start of the window in which it was decided, on the leader's clock; 0 without one.
 	WindowStartUnixNanos int64 `protobuf:"varint,9,opt,name=window_start_unix_nanos,json=windowStartUnixNanos,proto3" json:"window_start_unix_nanos,omitempty"`
 	// Whether the requester counts the cost as its own use, and reports it.
-	Report        bool `protobuf:"varint,10,opt,name=report,proto3" json:"report,omitempty"`
+	Report bool `protobuf:"varint,10,opt,name=report,proto3" json:"report,omitempty"`
+	// When the leader decided, on its clock.
+	AtUnixNanos   int64 `protobuf:"varint,11,opt,name=at_unix_nanos,json=atUnixNanos,proto3" json:"at_unix_nanos,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -6249,6 +6251,13 @@ func (x *AskAnswer) GetReport() bool {
 		return x.Report
 	}
 	return false
+}
+
+func (x *AskAnswer) GetAtUnixNanos() int64 {
+	if x != nil {
+		return x.AtUnixNanos
+	}
+	return 0
 }
 
 // CallSettle settles or renews a reservation, or asks about it.
@@ -9470,7 +9479,7 @@ const file_quorate_peer_v1_peer_proto_rawDesc = "" +
 	"\toverdrawn\x18\a \x01(\x03R\toverdrawn\x12\x0e\n" +
 	"\x02id\x18\b \x01(\x04R\x02id\"E\n" +
 	"\rCallAskResult\x124\n" +
-	"\aanswers\x18\x01 \x03(\v2\x1a.quorate.peer.v1.AskAnswerR\aanswers\"\xbd\x02\n" +
+	"\aanswers\x18\x01 \x03(\v2\x1a.quorate.peer.v1.AskAnswerR\aanswers\"\xe1\x02\n" +
 	"\tAskAnswer\x12\x18\n" +
 	"\aallowed\x18\x01 \x01(\bR\aallowed\x12\x10\n" +
 	"\x03why\x18\x02 \x01(\rR\x03why\x12\x1d\n" +
@@ -9483,7 +9492,8 @@ const file_quorate_peer_v1_peer_proto_rawDesc = "" +
 	"\x05aside\x18\b \x01(\x03R\x05aside\x125\n" +
 	"\x17window_start_unix_nanos\x18\t \x01(\x03R\x14windowStartUnixNanos\x12\x16\n" +
 	"\x06report\x18\n" +
-	" \x01(\bR\x06report\"m\n" +
+	" \x01(\bR\x06report\x12\"\n" +
+	"\rat_unix_nanos\x18\v \x01(\x03R\vatUnixNanos\"m\n" +
 	"\n" +
 	"CallSettle\x12\x16\n" +
 	"\x06handle\x18\x01 \x01(\tR\x06handle\x12\x12\n" +
