@@ -401,6 +401,20 @@ func TestCutWhileAllocated(t *testing.T) {
 	}
 }
 
+// TestDebtOfOtherNodes: each of five nodes and their clients may overdraw a burst, so the level that a node receives may be
+// far below zero. The node books nevertheless what its own client has overdrawn, down to 14 bursts of 20 below zero.
+func TestDebtOfOtherNodes(t *testing.T) {
+	r, k := newRig(t, Config{Nodes: 5}), quota.Key{LimitName: softName, Key: "k"}
+	r.check(softName, "k", 1)
+	r.answer(r.collect(), quota.GrantEntry{Level: -260 * tokens})
+	for _, want := range []int64{15, 20} {
+		r.Settle(r.clock, k, Settlement{Holders: 1, Overdrawn: 15 * tokens})
+		if got := r.collect().Entries[0].Overdrawn.Tokens() - 1; got != want {
+			t.Errorf("%d overdrawn tokens are booked, want %d", got, want)
+		}
+	}
+}
+
 // TestRefundOfFull: a refund of a hard bucket that has refilled in the meantime is not reported: the leader would add it to a
 // level that others have used since.
 func TestRefundOfFull(t *testing.T) {

@@ -253,8 +253,8 @@ type Settlement struct {
 	Back, Void quota.Units
 	// Used was admitted out of allocated tokens, Overdrawn beyond them. The others are as in ReportEntry.
 	Used, Overdrawn, Refused, Refunded, Charged, Alone quota.Units
-	// Holders is the number of clients that have the key, and Silent the time since this one reported it. Each may
-	// have overdrawn a burst, and the refill since, before it received the use of the others.
+	// Holders is the number of clients that have the key here, and Silent the time since this one reported it. Each client
+	// and each node may have overdrawn a burst, and the refill since, before it received the use of the others.
 	Holders int
 	Silent  time.Duration
 	// Late is the part of Used and Overdrawn that belongs to a window that has ended.
@@ -267,7 +267,7 @@ func (s *Settlement) counts() bool {
 
 // Settle books the outcome of allocations. The client's counts become the node's own; tokens that were neither used
 // nor void are held here again. Use beyond the allocations, and overdraft, are booked down to quota.Limit.OwedUnits
-// below zero, once for the node and once for each holder, and no further: clients are trusted less than members. It
+// below zero, once for each node and for each client, and no further: clients are trusted less than members. It
 // returns false, and books nothing, if the limit is unknown or there is no room for the key. Any goroutine may call
 // it.
 func (a *Aggregator) Settle(clock Clock, k quota.Key, s Settlement) bool {
@@ -304,7 +304,7 @@ func (a *Aggregator) settle(now quota.Time, b *bucket, s *Settlement) bool {
 	if l.Ceiling == quota.Soft && !b.hasLevel && !cut { // est may include none of the counts: see unreached
 		left -= b.counts().spent()
 	}
-	s.bound(b.allocatedFor(s), left, l)
+	s.bound(b.allocatedFor(s), left, l, a.nodes())
 	b.takeBack(now, s)
 	// unreached is the client's admissions while it could not reach this node, or before this node started. The
 	// refill of that time is unknown here: the leader sets it against them, and reports the level.
@@ -354,14 +354,15 @@ func (b *bucket) allocatedFor(s *Settlement) quota.Units {
 	return min(s.Back, b.allocated)
 }
 
-// bound drops use beyond the allocations (lent) and beyond the debt that the limit permits, with left as the level.
-// Use in a window that has ended owes nothing.
-func (s *Settlement) bound(lent, left quota.Units, l *quota.Limit) {
+// bound drops use beyond the allocations (lent) and beyond the debt that the limit permits, with left as the level. The
+// level is that of the cluster: other nodes probably have as many clients, and all may have overdrawn it. Use in a window
+// that has ended owes nothing.
+func (s *Settlement) bound(lent, left quota.Units, l *quota.Limit, nodes int) {
 	if l.Class != quota.Counted || l.Kind == quota.Concurrency {
 		return
 	}
 	each := l.OwedUnits().Plus(accrued(l.Rate.PerSecond(), s.Silent))
-	owed := quota.Units(quota.MulDiv(int64(each), int64(1+s.Holders), 1))
+	owed := quota.Units(quota.MulDiv(int64(each), int64(nodes*(1+s.Holders)+newlyAttached), 1))
 	room := max(0, left.Plus(min(owed, quota.Most))).Plus(s.Late)
 	beyond := max(0, s.Used-lent)
 	excess := beyond.Plus(s.Overdrawn) - room
@@ -373,6 +374,9 @@ func (s *Settlement) bound(lent, left quota.Units, l *quota.Limit) {
 	s.Used -= min(excess-over, beyond)
 	s.Charged, s.Alone = min(s.Charged, s.Overdrawn), min(s.Alone, s.Overdrawn)
 }
+
+// newlyAttached is the assumed number of clients of a key that have just begun a new session.
+const newlyAttached = 4
 
 // takeBack ends allocations: their use becomes this node's own.
 func (b *bucket) takeBack(now quota.Time, s *Settlement) {

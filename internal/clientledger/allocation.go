@@ -129,7 +129,7 @@ func (l *Ledger) settle(al *allocation, e *quota.ReportEntry) (d booked, ok bool
 	total := min(e.Used, al.given)
 	used, over := max(0, total-al.used), max(0, e.Overdrawn-al.over)
 	s := aggregator.Settlement{
-		Gen: al.gen, Holders: l.sharers(al.bucket), Silent: l.silent(al, e), Overdrawn: over,
+		Gen: al.gen, Holders: al.bucket.clients(), Silent: l.silent(al, e), Overdrawn: over,
 		Refused: max(0, e.Refused-al.refused), Refunded: max(0, e.Refunded-al.refunded),
 		Charged: min(over, max(0, e.Charged-al.charged)), Alone: min(over, max(0, e.Alone-al.alone)),
 	}
@@ -150,18 +150,6 @@ func (l *Ledger) settle(al *allocation, e *quota.ReportEntry) (d booked, ok bool
 	l.parent.Settle(l.clock, al.bucket.key, s)
 	return d, true
 }
-
-// sharers is how many clients may have overdrawn a key without knowing of each other: those that
-// have it open, and a few that have begun a new session since. b may be nil.
-func (l *Ledger) sharers(b *bucket) int {
-	if b == nil {
-		return newlyAttached
-	}
-	return newlyAttached + len(b.allocations)
-}
-
-// newlyAttached is the assumed number of clients of a key that have just begun a new session.
-const newlyAttached = 4
 
 // silent is how long a client may have used the key unreported: since its last report of the key,
 // at most remember. For the first report it is a lease if the client was cut off, else 0.

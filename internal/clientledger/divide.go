@@ -47,6 +47,14 @@ const (
 	mostForRequest = 8 * quota.Token
 )
 
+// clients returns the number of clients that have the key open. b may be nil.
+func (b *bucket) clients() int {
+	if b == nil {
+		return 0
+	}
+	return len(b.allocations)
+}
+
 // learn takes over the node's state of the key.
 func (b *bucket) learn(l *aggregator.Allocation) {
 	b.limit = l.Limit

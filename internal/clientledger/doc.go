@@ -70,9 +70,10 @@
 //
 // A client cannot have used more than it was allocated in an epoch; use that it reports beyond that
 // is not booked. It wants at most a burst. Overdrafts, and use after the lease, are booked only up
-// to a bound: the limit's OwedUnits and the refill while the client was silent, once for each client
-// of the key plus five times. So a client that lies can deny others one bucket, for as long as some
-// bursts take to refill. A session to this node that never existed is not settled.
+// to a bound: the limit's OwedUnits and the refill while the client was silent, once for each node,
+// once for each client of the key if all nodes have as many as this one, and four times more. So a
+// client that lies can deny others one bucket, for as long as that many bursts take to refill. A
+// session to this node that never existed is not settled.
 //
 // Ended sessions (Bounds) have no bound for one owner, because the last report that another node relays
 // does not name the owner. A process may settle sessions that never existed to nodes that are no members. So one

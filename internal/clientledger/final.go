@@ -103,7 +103,7 @@ func (l *Ledger) Inherit(now quota.Time, r *quota.Report) {
 			fresh = over
 		}
 		l.parent.Settle(l.clock, e.Key, aggregator.Settlement{
-			Holders: l.sharers(l.keys[e.Key]), Silent: l.cfg.Lease, Used: fresh - over, Overdrawn: over, Charged: min(over, e.Charged), Alone: min(over, e.Alone), Late: l.ended(e, fresh),
+			Holders: l.keys[e.Key].clients(), Silent: l.cfg.Lease, Used: fresh - over, Overdrawn: over, Charged: min(over, e.Charged), Alone: min(over, e.Alone), Late: l.ended(e, fresh),
 		})
 	}
 	if l.inherited.add(now, inherited{at, r.Seq}); r.Full {

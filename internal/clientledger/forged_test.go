@@ -36,7 +36,11 @@ func (f *forger) left() int64 {
 // allocated, or a larger overdraft than possible, takes a bucket from others for seconds and not
 // for years.
 func TestForgedReports(t *testing.T) {
-	const much = 1_000_000_000 * quota.Token
+	const (
+		much  = 1_000_000_000 * quota.Token
+		times = 2*(1+1) + 4 // for two nodes, a client at each, and four more
+		alone = 3 * 10      // the refill of a lease
+	)
 	for what, c := range map[string]struct {
 		ceiling quota.Ceiling
 		entry   quota.ReportEntry
@@ -44,9 +48,9 @@ func TestForgedReports(t *testing.T) {
 	}{
 		"hard, used":      {quota.Hard, quota.ReportEntry{Used: much}, 100},
 		"soft, used":      {quota.Soft, quota.ReportEntry{Used: much}, 100},
-		"hard, overdrawn": {quota.Hard, quota.ReportEntry{Overdrawn: much, Alone: much}, -1000},
-		"soft, overdrawn": {quota.Soft, quota.ReportEntry{Overdrawn: much}, -1000},
-		"soft, alone":     {quota.Soft, quota.ReportEntry{Overdrawn: much, Alone: much}, -1000},
+		"hard, overdrawn": {quota.Hard, quota.ReportEntry{Overdrawn: much, Alone: much}, -times * (100 + alone)},
+		"soft, overdrawn": {quota.Soft, quota.ReportEntry{Overdrawn: much}, -times * 100},
+		"soft, alone":     {quota.Soft, quota.ReportEntry{Overdrawn: much, Alone: much}, -times * (100 + alone)},
 	} {
 		f := newForger(t, c.ceiling)
 		for i := range 10 {

@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"cmp"
 	"fmt"
 	"runtime/debug"
 	"slices"
@@ -331,11 +332,13 @@ func (j *judge) counts() {
 	}
 }
 
-// trusted reports whether nodes book all that clients use: of use beyond allocations, they trust no more than some bursts
-// of the current limit (aggregator.Settlement).
+// trusted reports whether nodes book all that clients use. Of use beyond allocations, they trust a debt of some bursts of the
+// current limit (aggregator.Settlement): with one client at each node, two for each node and four more. The debt is no larger
+// than the excess.
 func (j *judge) trusted() bool {
 	charged := slices.ContainsFunc(j.Loads, func(l Load) bool { return l.Charge })
-	return j.Clients == 0 || !j.varying && !charged && j.Nodes <= 5 && j.Limit.Burst >= 10*int64(j.Nodes)
+	least := slices.MinFunc(j.tiers, func(a, b quota.Tier) int { return cmp.Compare(a.Burst, b.Burst) })
+	return j.Clients == 0 || !j.varying && !charged && j.res.Excess <= float64(int64(2*j.Nodes+4)*least.Burst)
 }
 
 // long reports whether the limit's single window covers the whole run.
