@@ -27,7 +27,6 @@ func (a *Aggregator) Leave(now quota.Time, r quota.RangeID) []quota.Report {
 	}
 	a.finish(now, r, buf, first)
 	rt.leader, rt.needsFull, rt.full, rt.asked = "", false, fullReport{}, 0
-	a.LeaderLost(now, r)
 	return buf.reports
 }
 

@@ -264,7 +264,7 @@ func (m *member) ended(now quota.Time, at *session, complete bool, err error) {
 	case m.attached.Load():
 		m.attached.Store(nil)
 		m.detachedSince = now
-		m.agg.Load().SetPeers(0) // there is no node to ask
+		m.agg.Load().SetPeers(0) // there is no node to report to
 		if complete && len(m.unqueued) == 0 {
 			m.finalReports = nil // the node has received everything
 		}

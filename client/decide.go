@@ -90,10 +90,6 @@ func (m *member) decide(ctx context.Context, agg *aggregator.Aggregator, p *pool
 			m.wakeRun()
 		})
 	}
-	if p.Need == aggregator.Leader && m.attached.Load() == nil { // only this process can decide
-		p.Alone = true
-		ok = agg.Decide(m.clock.now, &p.Call)
-	}
 	return ok, p.Need == aggregator.Leader
 }
 

@@ -37,10 +37,10 @@
 // of admitted requests. [Client.Ready] signals the end of the phase.
 //
 // When the stream breaks, the client attaches to another node at once, chosen at random so that the
-// clients of a dead node spread over the others. Without any node, every key is decided from held
-// tokens and, after its lease, by the limit's when_cut_off ([ModeCutOff]). The client retries with
-// exponential backoff of at most 5 s and full jitter. It leaves a node that has not answered its
-// reports for a second.
+// clients of a dead node spread over the others. Until that node has granted tokens, checks of hard
+// limits ask a node. Without any node, every key is decided from held tokens and, after its lease,
+// by the limit's when_cut_off ([ModeCutOff]). The client retries with exponential backoff of at most
+// 5 s and full jitter. It leaves a node that has not answered its reports for a second.
 //
 // Calls to nodes are behind a circuit breaker: after five consecutive unanswered calls, further
 // calls fail at once until a probe is answered ([WithBreaker]). Limits that a node decides then

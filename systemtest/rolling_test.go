@@ -182,9 +182,10 @@ func TestRollingRestart(t *testing.T) {
 	if errs > 0 || lost > 0 || soft.refused.Load() > 0 {
 		t.Errorf("in process: %d errors, %d reports lost, %d of soft refused; want none", errs, lost, soft.refused.Load())
 	}
-	// Under hard, a process whose node stops holds nothing until another node has lent it tokens.
-	if n := hard.asked.Load(); n < 1000 || hard.refused.Load() > n/50 {
-		t.Errorf("in process: %d of %d of hard refused; want at most 2 %%", hard.refused.Load(), n)
+	// Under hard, a process whose node stops asks a node until another one has lent it tokens, and a node that holds
+	// nothing refuses while the key gets a new leader.
+	if n := hard.asked.Load(); n < 1000 || hard.refused.Load() > n/1000 {
+		t.Errorf("in process: %d of %d of hard refused; want at most 0.1 %%", hard.refused.Load(), n)
 	}
 	t.Logf("behind a balancer: %d calls, %d failed", front.asked.Load(), len(front.faults))
 	if len(front.faults) > 0 || front.asked.Load() < 500 {
