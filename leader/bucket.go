@@ -24,13 +24,14 @@ func (b *bucket) key() quota.Key { return quota.Key{LimitName: b.of, Key: b.name
 
 // rule is a limit with what follows from it. The buckets that it applies to share it.
 type rule struct {
-	of      quota.LimitName // the counter that the keys name
-	limit   *quota.Limit
-	tier    quota.Tier       // the limit's only one
-	gains   quota.Units      // Units per second; used by token buckets
-	sums    *quota.LiveError // of the counter
-	sync    time.Duration    // Config.Sync
-	buckets int              // see Ledger.ruleOf
+	of       quota.LimitName // the counter that the keys name
+	limit    *quota.Limit
+	override *quota.Override  // contained in limit; nil for none
+	tier     quota.Tier       // the limit's only one
+	gains    quota.Units      // Units per second; used by token buckets
+	sums     *quota.LiveError // of the counter
+	sync     time.Duration    // Config.Sync
+	buckets  int              // see Ledger.ruleOf
 }
 
 func newRule(n quota.LimitName, limit *quota.Limit, sync time.Duration) *rule {
@@ -38,11 +39,11 @@ func newRule(n quota.LimitName, limit *quota.Limit, sync time.Duration) *rule {
 }
 
 // ruleOf returns a rule for one more bucket of a counter. Buckets of keys with overrides share none.
-func (l *Ledger) ruleOf(n quota.LimitName, limit *quota.Limit) *rule {
+func (l *Ledger) ruleOf(n quota.LimitName, limit *quota.Limit, o *quota.Override) *rule {
 	r := l.rules[n]
-	if r == nil || r.limit != limit && !(n.IsInline() && limit.Equal(r.limit)) {
+	if r == nil || r.override != o || r.limit != limit && !(n.IsInline() && limit.Equal(r.limit)) {
 		r = newRule(n, limit, l.cfg.Sync)
-		r.sums = l.liveOf(n)
+		r.sums, r.override = l.liveOf(n), o
 		if now, _ := l.limits.Find(n); now == limit || l.rules[n] == nil {
 			l.rules[n] = r
 		}

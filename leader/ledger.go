@@ -332,7 +332,7 @@ func (l *Ledger) open(now quota.Time, k quota.Key) *bucket {
 	if b := l.bucket(k); b != nil {
 		return b
 	}
-	limit := l.limitOf(k)
+	limit, o := l.limitIn(l.limits, k)
 	if limit == nil {
 		return nil
 	}
@@ -341,7 +341,7 @@ func (l *Ledger) open(now quota.Time, k quota.Key) *bucket {
 	}
 	kl, saved := l.savedLevelOf(now, k, limit)
 	l.forgetLine(k)
-	b := newBucket(now, k.Key, l.ruleOf(k.LimitName, limit), kl, saved)
+	b := newBucket(now, k.Key, l.ruleOf(k.LimitName, limit, o), kl, saved)
 	l.opened++
 	b.incarnation, b.seen = l.opened, l.happened()
 	l.refs.add(b)
@@ -391,15 +391,21 @@ func (l *Ledger) drop(b *bucket) {
 	b.dropped = true
 }
 
-// limitOf returns the limit of a key, with overrides; nil if it is unknown.
-func (l *Ledger) limitOf(k quota.Key) *quota.Limit { return l.limitIn(l.limits, k) }
+// limitOf returns the limit of a key, with its override; nil if it is unknown.
+func (l *Ledger) limitOf(k quota.Key) *quota.Limit {
+	limit, _ := l.limitIn(l.limits, k)
+	return limit
+}
 
-func (l *Ledger) limitIn(limits *quota.Limits, k quota.Key) *quota.Limit {
+// limitIn returns the limit of a key out of limits, with its present override, and that override.
+func (l *Ledger) limitIn(limits *quota.Limits, k quota.Key) (*quota.Limit, *quota.Override) {
 	limit, ok := limits.Find(k.LimitName)
 	if !ok {
-		return nil
+		return nil, nil
 	}
-	return quota.Effective(limit, l.cfg.Overrides, k.Key)
+	o := quota.OverrideOf(limit, l.cfg.Overrides, k.Key)
+	limit = o.Apply(limit)
+	return limit, o
 }
 
 // savedLevelOf returns the level of a key without a bucket, on this leader's clock: from the range's log, or of a removed
@@ -530,13 +536,15 @@ func (l *Ledger) SetLimits(now quota.Time, limits *quota.Limits) {
 // keys if keys is nil.
 func (l *Ledger) Overridden(now quota.Time, keys []quota.Key) {
 	if keys == nil {
-		l.SetLimits(now, l.limits)
+		l.addChange(&change{at: now, limits: l.limits, overridden: true})
+		l.dropLive()
 	}
 	for _, k := range keys {
 		for _, c := range l.limits.Charges(k.LimitName) {
 			own := quota.Key{LimitName: c.Limit.LimitName, Key: k.Key}
 			if b := l.bucket(own); b != nil && c.Up == 0 {
-				if l.relimit(now, b, l.limits); !b.dropped {
+				limit, o := l.limitIn(l.limits, own)
+				if l.relimit(now, b, limit, o); !b.dropped {
 					l.noteChanged(now, b)
 				}
 			}
@@ -544,9 +552,8 @@ func (l *Ledger) Overridden(now quota.Time, keys []quota.Key) {
 	}
 }
 
-// relimit gives a bucket its limit out of limits. It drops a bucket that has none.
-func (l *Ledger) relimit(now quota.Time, b *bucket, limits *quota.Limits) {
-	limit := l.limitIn(limits, b.key())
+// relimit gives a bucket a limit, which contains the override o or none. It drops the bucket if the limit is nil.
+func (l *Ledger) relimit(now quota.Time, b *bucket, limit *quota.Limit, o *quota.Override) {
 	switch limit {
 	case nil:
 		b.advance(now)
@@ -559,7 +566,7 @@ func (l *Ledger) relimit(now quota.Time, b *bucket, limits *quota.Limits) {
 	case b.limit:
 	default:
 		was := b.rule
-		if r := l.ruleOf(b.of, limit); limit.Equal(b.limit) {
+		if r := l.ruleOf(b.of, limit, o); limit.Equal(b.limit) {
 			b.rule = r
 		} else {
 			b.relimit(now, r)

@@ -196,6 +196,8 @@ type change struct {
 	at     quota.Time
 	limits *quota.Limits // nil for a change of a member
 
+	overridden bool // overrides of any keys have changed too; else a bucket keeps its own, even if a newer one exists
+
 	node   quota.NodeID
 	heard  bool // the member's outstanding grants are settled; known is its state at that moment
 	known  member
@@ -242,7 +244,11 @@ func (l *Ledger) current(b *bucket) *bucket {
 func (c *change) apply(l *Ledger, b *bucket) {
 	switch {
 	case c.limits != nil:
-		l.relimit(c.at, b, c.limits)
+		limit, o := l.limitIn(c.limits, b.key())
+		if base, ok := c.limits.Find(b.of); ok && !c.overridden {
+			limit, o = b.override.Apply(base), b.override
+		}
+		l.relimit(c.at, b, limit, o)
 		return
 	case c.heard && b.hasOutstanding():
 		b.advance(c.at)

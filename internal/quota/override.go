@@ -89,19 +89,24 @@ func (o *Override) Fits(l *Limit) error {
 // Effective returns the limit (or counter) that applies to a key: l, or l as changed by the key's
 // override. all may be nil.
 func Effective(l *Limit, all Overrides, key string) *Limit {
-	if all == nil {
-		return l
-	}
-	base, _ := l.Base()
-	if o := all.Override(Key{base, key}); o != nil {
-		return o.Apply(l)
-	}
-	return l
+	return OverrideOf(l, all, key).Apply(l)
 }
 
-// Apply returns a copy of the limit or counter, changed by the override. A limit that counts nothing, perhaps only since
+// OverrideOf returns the override of a key of a limit (or counter); nil for none. all may be nil.
+func OverrideOf(l *Limit, all Overrides, key string) *Override {
+	if all == nil {
+		return nil
+	}
+	base, _ := l.Base()
+	return all.Override(Key{base, key})
+}
+
+// Apply returns a copy of the limit or counter, changed by the override; l itself if the override is nil. A limit that counts nothing, perhaps only since
 // the override was set, needs a rate to become a token bucket, whose burst defaults to that of the rate.
 func (o *Override) Apply(l *Limit) *Limit {
+	if o == nil {
+		return l
+	}
 	out := *l
 	switch {
 	case o.Class != Counted:
