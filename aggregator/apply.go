@@ -161,6 +161,8 @@ func (a *Aggregator) apply(now, at quota.Time, off clockOffset, b *bucket, rt *r
 	if b.term != rt.term {
 		b.setAnswered(0)
 	}
+	// The leader counts the tokens of a grant that was lost, or that this one overtook, as held here until the next report.
+	missed := b.term == rt.term && b.applied > 0 && e.Seq > b.applied+1
 	b.applied, b.term = e.Seq, rt.term
 	b.roll(now, b.limit())
 	b.offset, b.lag = off.high, off.lag()
@@ -176,7 +178,7 @@ func (a *Aggregator) apply(now, at quota.Time, off clockOffset, b *bucket, rt *r
 	b.anchor(now, at, off, e)
 	b.repay()
 	b.averageShare(b.limit(), e, since)
-	b.noneFree = e.Free < max(b.lacks(), quota.Token)
+	b.noneFree = !missed && e.Free < max(b.lacks(), quota.Token)
 	b.grantedNothing, b.central = e.Tokens == 0 && e.Rate == 0, e.Central
 	b.hot().low.Store(int64(b.lowWater(rt, e)))
 	a.wheel.add(b, max(now, b.sentAt.Add(e.Again))) // or every other turn of the wheel is missed

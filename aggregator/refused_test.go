@@ -221,3 +221,24 @@ func TestAnswerOvertakesGrant(t *testing.T) {
 		}
 	}
 }
+
+// TestMissedGrant checks that a call asks, and has the node report, after a grant without free tokens that follows a
+// missed one: the leader counts the tokens of that one as held here.
+func TestMissedGrant(t *testing.T) {
+	r := newRig(t, Config{Nodes: many})
+	r.check(hardName, "k", 1)
+	r.answer(r.collect(), quota.GrantEntry{Tokens: tokens, Cap: 20 * tokens, Level: 20 * tokens, Free: 19 * tokens})
+	r.want(hardName, 1, true, quota.WhyHeld)
+	rep := r.collect()
+	r.grant(rep, quota.GrantEntry{Tokens: 15 * tokens, Cap: 20 * tokens, Level: 19 * tokens})
+	r.answer(rep, quota.GrantEntry{Tokens: 4 * tokens, Cap: 20 * tokens, Level: 19 * tokens})
+	c := callOf(hardName)
+	c.Requests[0].Cost = 9
+	if r.Decide(r.clock, c); c.Need != Leader {
+		t.Fatalf("need %v: %+v; want the leader", c.Need, c.Out[0])
+	}
+	began := r.now
+	if e := r.collect().Entries[0]; e.Applied != r.grants || e.Held != 4*tokens || r.now.Sub(began) > 2*spacing {
+		t.Errorf("reported %+v after %v; want what is held at once", e, r.now.Sub(began))
+	}
+}
