@@ -39,6 +39,7 @@ type Call struct {
 	FirstGrant bool      // the needed grant is the key's first: without it the leader is asked
 	Ask        quota.Ask
 	ackedBack  quota.Units // as in attempt
+	pledge     pledge      // of Ask
 
 	several  bool      // more than one counter decides: each charge is undecided until all have admitted the call
 	waits    quota.Key // the counter whose want includes this call
@@ -69,6 +70,22 @@ type answer struct {
 	by        *quota.Request // the last request that used it
 }
 
+// pledge is what a call will spend of held tokens if the leader admits the rest. Others may spend them before.
+type pledge struct {
+	b    *bucket // nil: nothing
+	cost quota.Units
+}
+
+// release lets other calls ask for the rest of the tokens.
+func (p *pledge) release() {
+	if p.b != nil {
+		p.b.lock()
+		p.b.rare().pledged -= p.cost
+		p.b.unlock()
+		*p = pledge{}
+	}
+}
+
 // taken is a charge of a counter, kept for undo.
 type taken struct {
 	b    *bucket
@@ -83,6 +100,7 @@ type taken struct {
 
 // Reset prepares c for these requests. out has one place for each decision.
 func (c *Call) Reset(reqs []quota.Request, out []quota.Decision) {
+	c.pledge.release()
 	*c = Call{Requests: reqs, Out: out, answers: c.answers[:0], refused: c.refused[:0], windows: c.windows[:0], counters: c.counters[:0]}
 	c.taken = c.takenBuf[:0]
 }
@@ -104,6 +122,7 @@ func (c *Call) answered(k quota.Key, cost quota.Units) *answer {
 
 // Decide decides a call. If it leaves c.Need set, the call is not decided yet.
 func (a *Aggregator) Decide(clock Clock, c *Call) bool {
+	c.pledge.release()
 	c.Need, c.FirstGrant, c.refused, c.windows, c.counters = Nothing, false, c.refused[:0], c.windows[:0], c.counters[:0]
 	for i := range c.answers {
 		c.answers[i].used = false
@@ -111,6 +130,7 @@ func (a *Aggregator) Decide(clock Clock, c *Call) bool {
 	for i := range c.Requests {
 		if c.Out[i] = a.decideRequest(clock, c, &c.Requests[i]); !c.Out[i].Allowed {
 			c.Need = Nothing // no leader can change that
+			c.pledge.release()
 			c.undo(0)
 			a.cancelUnused(clock, c, true)
 			return false
@@ -153,7 +173,9 @@ func (a *Aggregator) decideRequest(clock Clock, c *Call, q *quota.Request) quota
 	if !d.Allowed {
 		c.undo(mark)
 		c.releaseAnswers(q)
-		c.Need = need
+		if c.Need = need; need == Nothing {
+			c.pledge.release()
+		}
 	}
 	return enforced(d, l, key)
 }
@@ -418,7 +440,7 @@ func (a *Aggregator) cancelUnused(clock Clock, c *Call, refused bool) {
 		a.tallyAnswer(an, refused)
 		if an.ask.Cost > 0 && an.answer.Why != quota.WhyNoLimit && (!an.used || refused && an.answer.Allowed) {
 			if !a.Cancel(clock, an.ask) && an.answer.Allowed && !an.answer.Report { // an unreported cost returns when the key closes
-				a.refund(clock, an.ask.Key, an.ask.Cost, &Taken{}) // in which window it was booked is unknown
+				a.refund(clock, an.ask.Key, an.ask.Booked(), &Taken{}) // in which window it was booked is unknown
 			}
 		}
 	}

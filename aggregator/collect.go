@@ -197,7 +197,7 @@ func (b *bucket) shouldReport(now quota.Time, a *Aggregator, rt *route) bool {
 		if b.phase == closing && b.limit().Endures() { // it waited for the log to save its counts, and is used again
 			b.phase = open
 		}
-		b.returnAbove(b.kept(rt.rtt))
+		b.returnAbove(max(b.kept(rt.rtt), b.pledged))
 		b.recalled = false
 		if b.calm && mayClose || mustClose {
 			b.beginClose()
@@ -224,7 +224,7 @@ func (b *bucket) shouldReport(now quota.Time, a *Aggregator, rt *route) bool {
 		if now.Sub(b.sentAt) < a.cfg.Lease/3 {
 			return false
 		}
-		b.returnAbove(0)
+		b.returnAbove(b.pledged)
 		return true
 	}
 	if mayClose && now.Sub(b.lastUse) >= b.closeAfter(a.cfg.Sync) {
@@ -247,7 +247,7 @@ func (b *bucket) beginClose() {
 // stop returns held tokens and the rate, because the key is not used.
 func (b *bucket) stop() {
 	b.rate = 0
-	b.returnAbove(0)
+	b.returnAbove(b.pledged)
 }
 
 // closeAfter returns how long an unused key stays open.

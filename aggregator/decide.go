@@ -23,10 +23,12 @@ type attempt struct {
 	answered bool    // answer holds the leader's answer
 	decided  bool    // the leader's answer was the decision
 	answer   quota.Answer
+	held     quota.Units // Ask.Held of the answer
 
 	need       Need
 	firstGrant bool // it is the first grant
 	ask        quota.Ask
+	pledge     pledge
 	ackedBack  quota.Units // the bucket's, when the leader was asked
 	taken      taken       // its bucket is nil if nothing was taken
 
@@ -50,7 +52,7 @@ func (a *Aggregator) counter(clock Clock, c *Call, q *quota.Request, s *limitEnt
 	t.waits, t.since = c.waits == t.key, c.since
 	an := c.answered(t.key, t.cost)
 	if an != nil {
-		t.answer, t.answered, t.ackedBack = an.answer, true, an.ackedBack
+		t.answer, t.answered, t.held, t.ackedBack = an.answer, true, an.ask.Held, an.ackedBack
 	}
 	d := a.charge(clock, &t, s)
 	if an != nil {
@@ -59,7 +61,9 @@ func (a *Aggregator) counter(clock Clock, c *Call, q *quota.Request, s *limitEnt
 	}
 	if t.need != Nothing {
 		if c.Need == Nothing {
-			c.Need, c.Key, c.FirstGrant, c.Ask, c.ackedBack = t.need, t.key, t.firstGrant, t.ask, t.ackedBack
+			c.Need, c.Key, c.FirstGrant, c.Ask, c.ackedBack, c.pledge = t.need, t.key, t.firstGrant, t.ask, t.ackedBack, t.pledge
+		} else {
+			t.pledge.release() // the call asks about another counter first
 		}
 		d.Allowed = true // unless another counter refuses the call: then no leader is asked
 	}
@@ -137,20 +141,20 @@ func (b *bucket) takeLocked(t *attempt, urgent *stack) bool {
 	if b.dead || !b.take(int64(t.cost), urgent) {
 		return false
 	}
-	t.recordTaken(b, 0)
+	t.recordTaken(b, t.cost, 0)
 	return true
 }
 
 // recordTaken notes a charge of b, which is locked. beyond is the part that was not held.
-func (t *attempt) recordTaken(b *bucket, beyond quota.Units) {
-	t.taken = taken{b: b, cost: t.cost, win: b.win, void: b.voids, as: b.as, left: b.left}
+func (t *attempt) recordTaken(b *bucket, cost, beyond quota.Units) {
+	t.taken = taken{b: b, cost: cost, win: b.win, void: b.voids, as: b.as, left: b.left}
 	if t.several {
-		b.undecided += t.cost
+		b.undecided += cost
 	}
 	b.writeSlot()
 	if b.limit().Kind == quota.Concurrency {
 		r := b.rare()
-		r.inFlight, r.beyond = r.inFlight+t.cost, r.beyond+beyond
+		r.inFlight, r.beyond = r.inFlight+cost, r.beyond+beyond
 	}
 }
 
@@ -183,7 +187,7 @@ func (a *Aggregator) decideSlow(now quota.Time, t *attempt, b *bucket, l *quota.
 	}
 	if b.take(int64(cost), &a.urgent) {
 		est := b.estimate(now, l, cut)
-		t.recordTaken(b, 0)
+		t.recordTaken(b, cost, 0)
 		return b.decided(now, l, quota.WhyHeld, true, est, cost)
 	}
 	est := b.estimate(now, l, cut)
@@ -380,7 +384,7 @@ func (b *bucket) overdraw(now quota.Time, t *attempt, l *quota.Limit, why quota.
 		b.countCutOff(beyond)
 	}
 	b.est, b.estUsed = b.est.Plus(-cost), b.estUsed.Plus(cost)
-	t.recordTaken(b, beyond)
+	t.recordTaken(b, cost, beyond)
 	return b.decided(now, l, why, true, est-cost, cost)
 }
 
@@ -425,19 +429,29 @@ func (a *Aggregator) askOnce(t *attempt, b *bucket, l *quota.Limit, wanted quota
 	return a.askLeader(t, b, l)
 }
 
-// askLeader leaves the decision to the leader.
+// askLeader leaves the decision to the leader. A node spends what it holds of a hard limit first, and asks for the rest:
+// what it held otherwise would have to return before the leader could admit the whole cost (TestSpendsHeldFirst).
 func (a *Aggregator) askLeader(t *attempt, b *bucket, l *quota.Limit) quota.Decision {
-	t.need, t.ackedBack = Leader, b.ackedBack
+	held := quota.Units(0)
+	if l.Ceiling == quota.Hard && l.Kind == quota.TokenBucket && !l.AsksLeader() && a.peers.Load() == 0 {
+		held = min(t.cost, max(0, quota.Units(b.hot().held.Load())-b.pledged))
+	}
+	t.need, t.ackedBack, t.pledge = Leader, b.ackedBack, pledge{}
+	if held > 0 {
+		b.rare().pledged += held
+		t.pledge = pledge{b, held}
+	}
 	t.ask = quota.Ask{
 		From: a.cfg.Self, Incarnation: a.cfg.Incarnation, ID: a.table.nextRequest(),
-		Key: t.key, Cost: t.cost, MaxWait: waitOf(l, t.maxWait), Overdrawn: max(0, min(b.charged, b.over-b.ackedOver)),
+		Key: t.key, Cost: t.cost, Held: held, MaxWait: waitOf(l, t.maxWait), Overdrawn: max(0, min(b.charged, b.over-b.ackedOver)),
 	}
 	return quota.Decision{Why: quota.WhyNotHeld, Limit: l, RetryAfter: spacing}
 }
 
 // decidedByLeader returns the decision of the leader's answer. It opens the key, so that reports take the level to
 // the next leader. It returns false if the next grant may decide otherwise: members hold the missing tokens and the
-// leader recalls them, or the leader did not know of tokens that callers refunded here.
+// leader recalls them, the leader did not know of tokens that callers refunded here, or what this node wanted to spend of
+// its own is gone.
 func (a *Aggregator) decidedByLeader(now quota.Time, t *attempt, b *bucket, l *quota.Limit) (quota.Decision, bool) {
 	if !t.answered {
 		return quota.Decision{}, false
@@ -448,6 +462,13 @@ func (a *Aggregator) decidedByLeader(now quota.Time, t *attempt, b *bucket, l *q
 	}
 	if !an.Allowed && !t.final && t.ackedBack != b.ackedBack && !l.AsksLeader() { // a grant that includes refunds overtook it
 		return quota.Decision{}, false
+	}
+	if an.Allowed && t.held > 0 {
+		// Another call has spent it, or the leader decided by another version of the limit.
+		if b.accrue(now); an.Report || !b.take(int64(t.held), &a.urgent) {
+			return quota.Decision{}, false
+		}
+		t.recordTaken(b, t.held, 0)
 	}
 	if an.WindowStart != 0 {
 		switch {

@@ -222,6 +222,120 @@ func TestAnswerOvertakesGrant(t *testing.T) {
 	}
 }
 
+// TestSpendsHeldFirst checks that a check of a hard limit which costs more than this node holds asks the leader for the
+// rest only, and what happens if the leader refuses it or another call spends what was held.
+func TestSpendsHeldFirst(t *testing.T) {
+	begin := func(t *testing.T) (*rig, *Call) {
+		r := newRig(t, Config{Nodes: many})
+		r.check(hardName, "k", 1)
+		r.answer(r.collect(), quota.GrantEntry{Tokens: 5 * tokens, Cap: 5 * tokens, Level: 16 * tokens, Free: 11 * tokens})
+		c := callOf(hardName)
+		c.Requests[0].Cost = 9
+		if r.Decide(r.clock, c); c.Need != Leader || c.Ask.Cost != 9*tokens || c.Ask.Held != 5*tokens {
+			t.Fatalf("need %v, ask %+v; want the leader to book 4 of 9 tokens", c.Need, c.Ask)
+		}
+		return r, c
+	}
+	t.Run("admitted", func(t *testing.T) {
+		r, c := begin(t)
+		c.Answer(quota.Answer{Allowed: true, Why: quota.WhyLeader, Level: 12 * tokens, Term: 1})
+		if !r.Decide(r.clock, c) || c.Out[0].Remaining != 7 {
+			t.Errorf("%+v; want 7 tokens to remain", c.Out[0])
+		}
+		if e := r.collect().Entries[0]; e.Used != 5*tokens || e.Held != 0 {
+			t.Errorf("reported %+v; want 5 used tokens", e)
+		}
+	})
+	t.Run("refused", func(t *testing.T) {
+		r, c := begin(t)
+		c.Answer(quota.Answer{Why: quota.WhyOverLimit, Level: 7 * tokens, Term: 1, RetryAfter: time.Second})
+		if r.Decide(r.clock, c) || c.Need != Nothing {
+			t.Errorf("need %v: %+v", c.Need, c.Out[0])
+		}
+		r.want(hardName, 5, true, quota.WhyHeld)
+	})
+	t.Run("another call spends it", func(t *testing.T) {
+		r, c := begin(t)
+		r.want(hardName, 1, true, quota.WhyHeld)
+		asked := c.Ask.ID
+		c.Answer(quota.Answer{Allowed: true, Why: quota.WhyLeader, Level: 12 * tokens, Term: 1})
+		if r.Decide(r.clock, c); c.Need != Grant {
+			t.Fatalf("need %v, want a grant", c.Need)
+		}
+		c.Final = true
+		if r.Decide(r.clock, c) || c.Out[0].Why != quota.WhyNotHeld {
+			t.Errorf("without a grant: %+v, want not_held", c.Out[0])
+		}
+		if e := r.collect().Entries[0]; e.Used != tokens || len(e.Cancelled) != 1 || e.Cancelled[0] != asked {
+			t.Errorf("reported %+v; want request %d to be cancelled", e, asked)
+		}
+	})
+	t.Run("a grant replaces it", func(t *testing.T) {
+		r, c := begin(t)
+		r.want(hardName, 1, true, quota.WhyHeld)
+		c.Answer(quota.Answer{Allowed: true, Why: quota.WhyLeader, Level: 12 * tokens, Term: 1})
+		r.Decide(r.clock, c)
+		r.answer(r.collect(), quota.GrantEntry{Tokens: 4 * tokens, Cap: 5 * tokens, Level: 12 * tokens})
+		if !r.Decide(r.clock, c) {
+			t.Errorf("need %v: %+v", c.Need, c.Out[0])
+		}
+		if e := r.collect().Entries[0]; e.Used != 6*tokens || len(e.Cancelled) != 0 {
+			t.Errorf("reported %+v; want 6 used tokens", e)
+		}
+	})
+}
+
+// TestPledges checks that calls do not count on the same held tokens, and that no pledge outlasts its decide request.
+func TestPledges(t *testing.T) {
+	other := quota.LimitName{Namespace: "n", Limit: "other"}
+	r := newRig(t, Config{Nodes: many})
+	r.limits(limit(softName, 20, quota.Soft), limit(hardName, 20, quota.Hard), limit(other, 20, quota.Hard))
+	r.check(hardName, "k", 1)
+	r.answer(r.collect(), quota.GrantEntry{Tokens: 5 * tokens, Cap: 5 * tokens, Level: 16 * tokens, Free: 11 * tokens})
+	held := func(reqs ...quota.Request) (*Call, quota.Units) {
+		c := &Call{}
+		c.Reset(reqs, make([]quota.Decision, len(reqs)))
+		if r.Decide(r.clock, c); c.Need != Leader {
+			t.Fatalf("need %v, want the leader", c.Need)
+		}
+		return c, c.Ask.Held
+	}
+	first, a := held(ask(hardName, "k", 9))
+	second, b := held(ask(hardName, "k", 7))
+	if a != 5*tokens || b != 0 {
+		t.Fatalf("%v and %v of 5 held tokens are pledged", a, b)
+	}
+	for _, end := range []func(){
+		func() { // refused
+			first.Answer(quota.Answer{Why: quota.WhyOverLimit, Level: 2 * tokens, Term: 1})
+			r.Decide(r.clock, first)
+			second.Answer(quota.Answer{Why: quota.WhyOverLimit, Level: 16 * tokens, Term: 1})
+			r.Decide(r.clock, second)
+		},
+		func() { // nobody answered
+			first.Alone, first.Final = true, true
+			r.Decide(r.clock, first)
+		},
+		func() { first.Reset(nil, nil) }, // given up
+		func() { // it asks about another limit first, and that one refuses
+			first.Reset(nil, nil)
+			c, a := held(ask(other, "k", 9), ask(hardName, "k", 9))
+			if c.Ask.Key.LimitName != other || a != 0 {
+				t.Errorf("asks %+v first", c.Ask)
+			}
+			c.Answer(quota.Answer{Why: quota.WhyOverLimit, Level: tokens, Term: 1})
+			r.Decide(r.clock, c)
+		},
+	} {
+		end()
+		again, a := held(ask(hardName, "k", 9))
+		if a != 5*tokens {
+			t.Fatalf("%v of 5 held tokens are pledged; want all", a)
+		}
+		first = again
+	}
+}
+
 // TestMissedGrant checks that a call asks, and has the node report, after a grant without free tokens that follows a
 // missed one: the leader counts the tokens of that one as held here.
 func TestMissedGrant(t *testing.T) {

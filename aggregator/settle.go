@@ -108,7 +108,7 @@ func (a *Aggregator) forceChargeBucket(now quota.Time, b *bucket, t *attempt) (w
 		b.est, b.estUsed = b.est.Plus(-cost), b.estUsed.Plus(cost)
 		a.markUrgent(b)
 	}
-	t.recordTaken(b, beyond)
+	t.recordTaken(b, cost, beyond)
 	return was, true
 }
 

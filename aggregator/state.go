@@ -152,6 +152,8 @@ type rareState struct {
 	deniedCost quota.Units
 	answered   quota.Time // leader's time of its last answer, until a grant is newer
 
+	pledged quota.Units // sum of Ask.Held of the decide requests that are under way
+
 	tries    uint32 // repetitions of the unanswered report
 	left     uint8  // times that undecided charges were reported as use: see leave
 	outgrown bool   // allocated before the limit was cut: what comes back goes to the leader

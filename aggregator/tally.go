@@ -76,7 +76,7 @@ func (a *Aggregator) tallyAnswer(an *answer, refused bool) {
 	case !an.answer.Allowed:
 		s.sum.add(0, an.ask.Cost)
 	case !refused && !an.answer.Report:
-		s.sum.add(an.ask.Cost, 0)
+		s.sum.add(an.ask.Booked(), 0)
 	}
 }
 

@@ -39,7 +39,7 @@ func (l *Ledger) AskOne(now quota.Time, q *quota.Ask) quota.Answer {
 // booking.incarnation is 0 if it booked nothing.
 func (l *Ledger) answer(now quota.Time, q *quota.Ask) (quota.Answer, booking) {
 	b := l.open(now, q.Key)
-	if b == nil || q.Cost < -quota.Most || q.Cost > quota.Most {
+	if b == nil || q.Cost < -quota.Most || q.Cost > quota.Most || q.Held < 0 || q.Held > max(0, q.Cost) {
 		return quota.Answer{Why: quota.WhyNoLimit}, booking{}
 	}
 	defer l.noteChanged(now, b)
@@ -56,21 +56,21 @@ func (l *Ledger) answer(now quota.Time, q *quota.Ask) (quota.Answer, booking) {
 	kept := l.keptFromAsker(b, al)
 	out := b.decide(now, q, kept)
 	if out.Allowed && al != nil && q.Cost > 0 && b.central {
-		l.bookDeficit(now, b, al, q.Cost, b.parts())
+		l.bookDeficit(now, b, al, q.Booked(), b.parts())
 	}
 	booked.taken, booked.tried, booked.admitted = booked.taken-b.pool.Level(), booked.tried+b.attempted, booked.admitted+b.admitted
 	booked.window, _ = b.pool.Bounds()
-	b.noteAsked(q)
+	b.noteAsked(q, out.Allowed)
 	// Wherever this leader's limit has requests decided: the member may learn of a change earlier or later.
 	if out.Allowed && q.Cost > 0 && !q.Force && b.limit.Ceiling == quota.Soft && b.endures() {
 		if al := b.allocationForAnswer(now, &l.processes, q); al != nil {
-			al.addAnswered(q.Cost)
+			al.addAnswered(q.Booked())
 			out.Report, booked.report = true, true
 		}
 	}
 	out.WindowStart = booked.window
 	out.Level, out.Aside, out.ResetAfter = b.level(), l.aside(now, b), b.resetAfter(now)
-	if out.Why == quota.WhyOverLimit && out.Aside > 0 && b.pool.Level().Plus(out.Aside) >= q.Cost {
+	if out.Why == quota.WhyOverLimit && out.Aside > 0 && b.pool.Level().Plus(out.Aside) >= q.Booked() {
 		out.Why, out.RetryAfter = quota.WhyFailover, min(out.RetryAfter, max(l.cfg.Sync, b.editDecided().own.until.Sub(now)))
 	}
 	if out.Why == quota.WhyOverLimit && !b.limit.AsksLeader() && out.Level.Plus(-kept) >= q.Cost { // members hold the tokens
@@ -91,20 +91,20 @@ func (b *bucket) decide(now quota.Time, q *quota.Ask, kept quota.Units) quota.An
 		b.advance(now)
 		return quota.Answer{Allowed: true, Why: quota.WhyLeader}
 	case q.Force:
-		booked := b.pool.Charge(now, b.limit, q.Cost)
+		booked := b.pool.Charge(now, b.limit, q.Booked())
 		b.mayOwe = b.mayOwe || b.pool.Level() < 0
 		b.count(now, booked, true)
 		return quota.Answer{Allowed: true, Why: quota.WhyLeader}
 	}
 	kept = kept.Plus(min(max(0, q.Overdrawn), b.limit.BurstUnits())) // the member's report will book what it overdrew
 	b.pool.Add(-kept)
-	v := b.pool.Take(now, b.limit, q.Cost, q.MaxWait)
+	v := b.pool.Take(now, b.limit, q.Booked(), q.MaxWait)
 	if !v.Allowed && b.limit.Ceiling == quota.Soft && !b.limit.AsksLeader() && b.level() >= q.Cost {
-		b.pool.Add(-q.Cost) // members hold the tokens: they are granted less until the debt is paid back
+		b.pool.Add(-q.Booked()) // members hold the tokens: they are granted less until the debt is paid back
 		v = limiter.Decision{Allowed: true}
 	}
 	b.pool.Add(kept)
-	b.count(now, q.Cost, v.Allowed)
+	b.count(now, demandOf(q, v.Allowed), v.Allowed)
 	out := quota.Answer{Allowed: v.Allowed, Wait: v.Wait, RetryAfter: v.RetryAfter, Why: quota.WhyLeader}
 	switch {
 	case v.Allowed && v.Wait > 0:
@@ -119,13 +119,21 @@ func (b *bucket) decide(now quota.Time, q *quota.Ask, kept quota.Units) quota.An
 	return out
 }
 
+// demandOf is what a decision adds to the demand: a member reports by itself what it spends of its own tokens.
+func demandOf(q *quota.Ask, allowed bool) quota.Units {
+	if allowed {
+		return q.Booked()
+	}
+	return q.Cost
+}
+
 // noteAsked counts a decide request as demand of its member, where members decide too.
-func (b *bucket) noteAsked(q *quota.Ask) {
+func (b *bucket) noteAsked(q *quota.Ask, allowed bool) {
 	if q.Cost <= 0 || b.limit.AsksLeader() {
 		return
 	}
 	if al := b.allocationOf(q); al != nil {
-		al.setAsked(al.rarely().asked.Plus(q.Cost))
+		al.setAsked(al.rarely().asked.Plus(demandOf(q, allowed)))
 	}
 }
 

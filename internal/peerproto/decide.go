@@ -12,7 +12,7 @@ func EncodeAsk(a *quota.Ask) *peerv1.Ask {
 	return &peerv1.Ask{
 		Namespace: a.Key.Namespace, Limit: a.Key.Limit, Key: a.Key.Key,
 		Cost: int64(a.Cost), MaxWaitNanos: int64(a.MaxWait), Force: a.Force, Overdrawn: int64(a.Overdrawn),
-		Id: uint64(a.ID),
+		Id: uint64(a.ID), Held: int64(a.Held),
 	}
 }
 
@@ -21,7 +21,7 @@ func DecodeAsk(a *peerv1.Ask) quota.Ask {
 	return quota.Ask{
 		Key: quota.Key{LimitName: quota.LimitName{Namespace: a.GetNamespace(), Limit: a.GetLimit()}, Key: a.GetKey()}, Cost: quota.Units(a.GetCost()),
 		MaxWait: time.Duration(a.GetMaxWaitNanos()), Force: a.GetForce(), Overdrawn: quota.Units(a.GetOverdrawn()),
-		ID: quota.Seq(a.GetId()),
+		ID: quota.Seq(a.GetId()), Held: quota.Units(a.GetHeld()),
 	}
 }
 

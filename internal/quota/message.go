@@ -352,6 +352,7 @@ type Ask struct {
 
 	Key     Key
 	Cost    Units         // negative gives an admitted cost back
+	Held    Units         // part of Cost that the member spends of its own tokens: the leader books the rest
 	MaxWait time.Duration // longest useful wait; 0 means no wait
 	// Force books the cost however low the level is, down to the limit's OwedUnits: the tokens have
 	// been used already.
@@ -360,6 +361,9 @@ type Ask struct {
 	// fact: a check that follows a charge finds it booked. Reports that have no answer yet book it.
 	Overdrawn Units
 }
+
+// Booked is the part of the cost that the leader books.
+func (a *Ask) Booked() Units { return a.Cost - a.Held }
 
 // Answer is a leader's reply to an Ask.
 type Answer struct {

@@ -5986,7 +5986,9 @@ type Ask struct {
 	// may have charged it after the fact.
 	Overdrawn int64 `protobuf:"varint,7,opt,name=overdrawn,proto3" json:"overdrawn,omitempty"`
 	// Number of the decide request, never reused in this incarnation of the member; 0 means none.
-	Id            uint64 `protobuf:"varint,8,opt,name=id,proto3" json:"id,omitempty"`
+	Id uint64 `protobuf:"varint,8,opt,name=id,proto3" json:"id,omitempty"`
+	// What the member spends of its own tokens: the leader books the rest of the cost.
+	Held          int64 `protobuf:"varint,9,opt,name=held,proto3" json:"held,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -6073,6 +6075,13 @@ func (x *Ask) GetOverdrawn() int64 {
 func (x *Ask) GetId() uint64 {
 	if x != nil {
 		return x.Id
+	}
+	return 0
+}
+
+func (x *Ask) GetHeld() int64 {
+	if x != nil {
+		return x.Held
 	}
 	return 0
 }
@@ -9468,7 +9477,7 @@ const file_quorate_peer_v1_peer_proto_rawDesc = "" +
 	"\aCallAsk\x12\x14\n" +
 	"\x05range\x18\x01 \x01(\rR\x05range\x12(\n" +
 	"\x04asks\x18\x02 \x03(\v2\x14.quorate.peer.v1.AskR\x04asks\x12 \n" +
-	"\vincarnation\x18\x03 \x01(\x04R\vincarnation\"\xc9\x01\n" +
+	"\vincarnation\x18\x03 \x01(\x04R\vincarnation\"\xdd\x01\n" +
 	"\x03Ask\x12\x1c\n" +
 	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x14\n" +
 	"\x05limit\x18\x02 \x01(\tR\x05limit\x12\x10\n" +
@@ -9477,7 +9486,8 @@ const file_quorate_peer_v1_peer_proto_rawDesc = "" +
 	"\x0emax_wait_nanos\x18\x05 \x01(\x03R\fmaxWaitNanos\x12\x14\n" +
 	"\x05force\x18\x06 \x01(\bR\x05force\x12\x1c\n" +
 	"\toverdrawn\x18\a \x01(\x03R\toverdrawn\x12\x0e\n" +
-	"\x02id\x18\b \x01(\x04R\x02id\"E\n" +
+	"\x02id\x18\b \x01(\x04R\x02id\x12\x12\n" +
+	"\x04held\x18\t \x01(\x03R\x04held\"E\n" +
 	"\rCallAskResult\x124\n" +
 	"\aanswers\x18\x01 \x03(\v2\x1a.quorate.peer.v1.AskAnswerR\aanswers\"\xe1\x02\n" +
 	"\tAskAnswer\x12\x18\n" +
