@@ -456,7 +456,7 @@ func TestAdmitFirst(t *testing.T) {
 		{"a? a+ a?", "a+ a? a?"},
 	} {
 		var calls []quota.Call
-		for _, text := range strings.Fields(c.calls) {
+		for text := range strings.FieldsSeq(c.calls) {
 			call := quota.Call{Allowed: !strings.HasSuffix(text, "-"), Refund: strings.HasSuffix(text, "=")}
 			for _, k := range text[:len(text)-1] {
 				q := quota.Request{Key: map[rune]quota.Key{'a': a, 'A': a, 'b': b}[k], Cost: 1}
