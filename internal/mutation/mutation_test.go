@@ -29,6 +29,11 @@ var mutations = []mutation{
 	{"an overdraft that a report has booked counts again at decide requests", "leader/ask.go", "	b.pool.Add(-kept)\n", "	if al := b.allocationOf(q); al != nil {\n		kept = kept.Plus(al.over)\n	}\n	b.pool.Add(-kept)\n"},
 	{"an answered use is booked again when it is reported", "leader/allocation.go", "	current = min(d.used-min(late, d.used), g.answered)\n", "	current = 0 * late\n"},
 	{"an answer stays in the level that the log keeps", "leader/allocation.go", "al.returnable+cost, al.log().answered+cost", "al.returnable, al.log().answered+cost"},
+	{"what a member spends itself is booked at the leader too", "leader/ask.go", "b.pool.Take(now, b.limit, q.Booked(), q.MaxWait)", "b.pool.Take(now, b.limit, q.Cost, q.MaxWait)"},
+	{"a node spends nothing of its own when the leader admits the rest", "aggregator/decide.go", "an.Report || !b.take(int64(t.held), &a.urgent)", "an.Report"},
+	{"calls count on the same held tokens", "aggregator/decide.go", "quota.Units(b.hot().held.Load())-b.pledged", "quota.Units(b.hot().held.Load())"},
+	{"a grant from before an answer sets the level back", "aggregator/apply.go", "overtaken > 0 && overtaken < maxOvertaking", "overtaken > maxOvertaking && overtaken < maxOvertaking"},
+	{"a missed grant goes unnoticed", "aggregator/apply.go", "!missed && e.Free < max(", "e.Free < max("},
 	{"an unused answer stays booked", "leader/requests.go", "	b.pool.Add(back)\n", ""},
 
 	// Grants.
@@ -79,7 +84,7 @@ var mutations = []mutation{
 	{"a fraction of a token stays with a member", "aggregator/collect.go", "		keep = min(keep, max(0, quota.Units(b.hot().held.Load())))\n", ""},
 	{"a charge is reported before its call is decided", "aggregator/state.go", "	c.over, c.used = c.over-beyond, c.used-(b.undecided-beyond)\n", "	_ = beyond\n"},
 	{"a key closes while a call that charged it is undecided", "aggregator/collect.go", "mayClose := b.allocated == 0 && b.undecided == 0", "mayClose := b.allocated == 0"},
-	{"a refused call keeps its charges", "aggregator/call.go", "			c.Need = Nothing // no leader can change that\n			c.undo(0)\n", "			c.Need = Nothing\n"},
+	{"a refused call keeps its charges", "aggregator/call.go", "			c.pledge.release()\n			c.undo(0)\n", "			c.pledge.release()\n"},
 	{"a hard check that only others' presumed use prevents is refused as if the limit were used up", "aggregator/decide.go", "(est >= cost || !b.noneFree || absent):", "(est >= cost || absent):"},
 	{"a leader is asked although another limit refuses", "aggregator/decide.go", "		d.Allowed = true // unless", "		d.Allowed = false // unless"},
 
