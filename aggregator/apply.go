@@ -133,6 +133,9 @@ func (a *Aggregator) apply(now, at quota.Time, off clockOffset, b *bucket, rt *r
 		return
 	}
 	b.answer(now, rt, e, took)
+	if b.term != rt.term {
+		b.setAnswered(0)
+	}
 	if b.cancelled.any() {
 		a.markUrgent(b)
 	}
@@ -157,9 +160,6 @@ func (a *Aggregator) apply(now, at quota.Time, off clockOffset, b *bucket, rt *r
 	}
 	if e.Ref != 0 || b.term != rt.term {
 		b.ref = e.Ref
-	}
-	if b.term != rt.term {
-		b.setAnswered(0)
 	}
 	// The leader counts the tokens of a grant that was lost, or that this one overtook, as held here until the next report.
 	missed := b.term == rt.term && b.applied > 0 && e.Seq > b.applied+1
@@ -249,17 +249,17 @@ func (b *bucket) dropAccruedBeyondCap(at quota.Time, e *quota.GrantEntry) {
 // anchor sets the estimate to the leader's level at the time of the grant, which includes own use up to the report
 // that it answers. A leader's answer may have overtaken the grant: its level is newer, and stays.
 func (b *bucket) anchor(now, at quota.Time, off clockOffset, e *quota.GrantEntry) {
-	level := b.levelUnderLimit(e)
+	unseen := e.Unseen
 	if overtaken := b.answered.Sub(at - quota.Time(off.high)); overtaken > 0 && overtaken < maxOvertaking {
-		b.others = e.Others
+		unseen = 0
 	} else {
 		b.setAnswered(0)
-		b.hasLevel, b.levelAt, b.level = true, at, level
-		b.est, b.estAt, b.others, b.presumed = level-e.Unseen, min(at, now), e.Others, e.Unseen
+		b.hasLevel, b.levelAt, b.level = true, at, b.levelUnderLimit(e)
 	}
+	b.est, b.estAt, b.others, b.presumed = b.level-unseen, min(b.levelAt, now), e.Others, unseen
 	b.stale = at.Add(demandIntervals * e.Again)
 	b.setCredit(e.Credit, e.Aside)
-	if b.fresh = false; level >= b.deniedCost {
+	if b.fresh = false; b.level >= b.deniedCost {
 		b.setDenied(0, 0)
 	}
 	b.estUsed, b.estBack = b.knownUse(b.limit()), b.ackedBack

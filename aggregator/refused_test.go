@@ -222,6 +222,57 @@ func TestAnswerOvertakesGrant(t *testing.T) {
 	}
 }
 
+// TestAnswerOvertakesTwice checks that a refund counts once if a grant that a leader's answer overtook arrives after it.
+func TestAnswerOvertakesTwice(t *testing.T) {
+	r := newRig(t, Config{Nodes: many})
+	c := callOf(hardName)
+	c.Requests[0].Cost = 15
+	if r.Decide(r.clock, c); c.Need != Leader {
+		t.Fatalf("need %v, want the leader", c.Need)
+	}
+	late := r.grant(r.collect(), quota.GrantEntry{Level: 20 * tokens, Free: 20 * tokens})
+	c.Answer(quota.Answer{Allowed: true, Why: quota.WhyLeader, Level: 5 * tokens, Term: 1, At: late.At.Add(time.Millisecond)})
+	r.Decide(r.clock, c)
+	for _, want := range []int64{11, 17} {
+		if left := r.Refund(r.clock, hardName, "k", 6).Remaining; left != want {
+			t.Errorf("%d tokens remain; want %d", left, want)
+		}
+		r.Apply(r.now, late)
+	}
+	if e := r.collect().Entries[0]; e.Refunded != 12*tokens {
+		t.Errorf("%v of 12 refunded tokens are reported", e.Refunded)
+	}
+}
+
+// TestAnswerOfEndedWindow checks that the answer of a leader whose clock is ahead keeps no grant from the next window, once
+// the window has ended here too: the level of the answer is lost with the window.
+func TestAnswerOfEndedWindow(t *testing.T) {
+	const long = 5 * time.Second
+	r, l := newRig(t, Config{Nodes: many}), ruleOf("l", quota.Window(quota.FixedWindow, 10, long), hard)
+	r.limits(l)
+	begins := start - start%quota.Time(long)
+	ends := begins.Add(long)
+	r.now = ends.Add(-time.Second)
+	r.check(l.LimitName, "k", 1)
+	r.answer(r.collect(), quota.GrantEntry{Level: 9 * tokens, Free: 9 * tokens, WindowStart: begins, WindowEnd: ends})
+	r.now = ends.Add(-time.Millisecond)
+	c := callOf(l.LimitName)
+	c.Requests[0].Cost = 8
+	if r.Decide(r.clock, c); c.Need != Leader {
+		t.Fatalf("need %v, want the leader", c.Need)
+	}
+	late := r.grant(r.collect(), quota.GrantEntry{Level: 6 * tokens, WindowStart: ends, WindowEnd: ends.Add(long)})
+	late.At = ends
+	c.Answer(quota.Answer{Allowed: true, Why: quota.WhyLeader, Level: 2 * tokens, Term: 1, WindowStart: ends, At: ends.Add(time.Millisecond)})
+	r.Decide(r.clock, c)
+	r.now = ends.Add(time.Millisecond)
+	r.check(l.LimitName, "k", 0)
+	r.Apply(r.now, late)
+	if d := r.check(l.LimitName, "k", 0); d.Remaining != 6 {
+		t.Errorf("%d tokens remain; want the 6 of the grant", d.Remaining)
+	}
+}
+
 // TestSpendsHeldFirst checks that a check of a hard limit which costs more than this node holds asks the leader for the
 // rest only, and what happens if the leader refuses it or another call spends what was held.
 func TestSpendsHeldFirst(t *testing.T) {

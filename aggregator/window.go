@@ -107,6 +107,7 @@ func (b *bucket) endWindow(now quota.Time, l *quota.Limit) {
 	b.presumed = 0
 	b.setBefore(spent, b.undecided)
 	b.setDenied(0, 0)
+	b.setAnswered(0)
 	b.writeSlot()
 }
 
