@@ -101,6 +101,8 @@ func (r *run) count(n *node, key string, tokens int64, d quota.Decision, by []as
 		r.charge(t, cost, d)
 		if len(by) == 0 {
 			t.backing.Charge(r.now, cost)
+		} else if by[0].held > 0 {
+			t.backing.Charge(r.now, by[0].held)
 		}
 		r.keepAnswered(key, cost, by)
 	}

@@ -114,3 +114,67 @@ func mixedOfClients(seed uint64) (Scenario, string) {
 		Near: true, Skew: -1, Check: true, Requests: requests,
 	}, fmt.Sprintf("seed %d: %d clients, %d/s, a request each %v, a third of them of up to %d", seed, clients, rate, every, most)
 }
+
+// TestMixedCostsAreExact plays requests of one to eight tokens, some of which give tokens back, at a small hard limit whose
+// nodes ask its leader for what they lack, while messages are lost, repeated and reordered, and nodes die, pause and are
+// cut off. It checks that the limit is never exceeded, and that no node holds what the leader has admitted for others.
+func TestMixedCostsAreExact(t *testing.T) {
+	t.Parallel()
+	seeds := uint64(300)
+	if testspeed.IsFull() {
+		seeds = 3000
+	}
+	asked := int64(0)
+	for seed := range seeds {
+		s := mixedUnderHard(seed)
+		v := Judge(s)
+		for _, b := range v.Broken {
+			if b.Property == HardExact || b.Property == Invariants || b.Property == NoPanic {
+				t.Errorf("seed %d: %s: %s", seed, b.Property, b.What)
+			}
+		}
+		asked += v.Result.Asked
+	}
+	if asked < 50*int64(seeds) {
+		t.Errorf("leaders were asked %d times in %d scenarios", asked, seeds)
+	}
+}
+
+func mixedUnderHard(seed uint64) Scenario {
+	rng := rand.New(rand.NewPCG(seed, 79))
+	pick := func(v ...int64) int64 { return v[rng.IntN(len(v))] }
+	part := func(v ...float64) float64 { return v[rng.IntN(len(v))] }
+	ms := func(least, more int) time.Duration { return time.Duration(least+rng.IntN(more)) * time.Millisecond }
+	s := Scenario{
+		Seed: seed, Nodes: 2 + rng.IntN(5), Duration: ms(6000, 6000), Limit: limit(pick(0, 1, 5, 20, 100), pick(8, 10, 15, 20, 40, 100), quota.Hard),
+		Sync: time.Duration(pick(50, 100, 250)) * time.Millisecond, Skew: -1, Delay: ms(1, 30), Near: rng.IntN(2) == 0, Check: true,
+		Loss: part(0, 0, 0, .02, .1, .3), Repeat: part(0, 0, .05, .2), Reorder: part(0, 0, .1, .4), Election: ms(50, 1000),
+		Hop: 20 * time.Millisecond, CommitDelay: ms(1, 200), Keys: Keys{Count: int(pick(1, 1, 2))},
+	}
+	for range 1 + rng.IntN(4) {
+		s.Loads = append(s.Loads, Load{
+			Rate: 1 + 60*rng.Float64(), Cost: pick(1, 2, 3, 5, 8), Clump: 1 + rng.IntN(6), On: ms(100, 2000), Off: ms(0, 2000),
+			Refund: part(0, 0, .1, .5, 1),
+		})
+	}
+	faults := rng.IntN(8)
+	for i := range faults {
+		f := Fault{At: time.Duration(i+1)*s.Duration/time.Duration(faults+2) + ms(0, 800), Kind: Kill, Nodes: []int{1 + rng.IntN(s.Nodes)}, For: ms(1, 2500)}
+		switch rng.IntN(8) {
+		case 0:
+			f.Kind = Stop
+		case 1:
+			f.Kind = Pause
+		case 2:
+			f.Kind, f.For = Move, 0
+		case 3:
+			f.Kind = Partition
+		case 4:
+			f.Kind, f.Delay = Slow, ms(10, 150)
+		case 5:
+			f.Leader, f.Nodes = true, nil
+		}
+		s.Faults = append(s.Faults, f)
+	}
+	return s
+}

@@ -38,6 +38,7 @@ type parked struct {
 type asked struct {
 	tier int // from 1
 	at   quota.Time
+	held quota.Units // part of the cost that the node spends of its own tokens, when the answer arrives
 }
 
 // request plays a request at a node. A dead node ignores it; a paused one gets it when it resumes.
@@ -130,6 +131,9 @@ func (r *run) finish(n *node, w wanted, d quota.Decision, by []asked, taken *agg
 	}
 	if len(by) > 0 && d.Why != quota.WhyLeader && d.Why != quota.WhyReserved { // the answer came after the limit was switched
 		r.tally(key).unsure = true
+		if len(r.tiers) == 1 { // a grant decided
+			by = nil
+		}
 	}
 	ideal := r.count(n, key, cost, d, by)
 	if taken != nil {
@@ -213,7 +217,7 @@ func (r *run) ask(n *node, p parked, c *call) {
 			tell := func(a quota.Answer) {
 				if first == 0 { // a question that comes again gets the same answer
 					if first = r.now; a.Allowed {
-						r.tally(q.Key.Key).backing.Charge(r.now, q.Cost)
+						r.tally(q.Key.Key).backing.Charge(r.now, q.Booked())
 						r.admitting = append(r.admitting, first)
 					}
 				}
@@ -227,7 +231,7 @@ func (r *run) ask(n *node, p parked, c *call) {
 							c.Answer(a)
 							if a.Allowed {
 								_, tier := q.Key.LimitName.Base()
-								c.asked = append(c.asked, asked{tier, first})
+								c.asked = append(c.asked, asked{tier, first, q.Held})
 							}
 						})
 					})
@@ -257,11 +261,14 @@ func (r *run) keepAnswered(key string, cost quota.Units, by []asked) {
 		return
 	}
 	for i := range r.tiers {
-		at := r.now
+		at, held := r.now, quota.Units(0)
 		if k := slices.IndexFunc(by, func(a asked) bool { return a.tier == i+1 }); k >= 0 {
-			at = by[k].at
+			at, held = by[k].at, by[k].held
 		}
-		r.answered = append(r.answered, answered{at: at, key: key, cost: cost, tier: i})
+		r.answered = append(r.answered, answered{at: at, key: key, cost: cost - held, tier: i})
+		if held > 0 {
+			r.answered = append(r.answered, answered{at: r.now, key: key, cost: held, tier: i})
+		}
 	}
 }
 
