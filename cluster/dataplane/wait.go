@@ -14,8 +14,9 @@ import (
 // Batch returns a function that decides independent calls, each as Decide does, in order. Those that need a leader wait
 // for it together, at most Config.AskWait in all; one leader's answer may then come after that of another, or after a
 // later call that needs none. Of calls with equal requests, the first ones are admitted. A leader decides up to
-// replica.MaxDecide calls of one limit each in order. Once a leader does not answer, the function decides other calls of its ranges without asking it, also when it is called again; and
-// once a grant does not come, without waiting for grants. It is safe for concurrent use.
+// replica.MaxDecide calls of one limit each in order. Once a leader does not answer, the function decides other calls of
+// its ranges without asking it, also when it is called again; and once a grant does not come, without waiting for grants.
+// It is safe for concurrent use.
 func (d *Decider) Batch() func(calls []quota.Call) {
 	silent := new(sync.Map)
 	return func(calls []quota.Call) { d.decideAll(silent, calls) }

@@ -101,8 +101,9 @@ func OverrideOf(l *Limit, all Overrides, key string) *Override {
 	return all.Override(Key{base, key})
 }
 
-// Apply returns a copy of the limit or counter, changed by the override; l itself if the override is nil. A limit that counts nothing, perhaps only since
-// the override was set, needs a rate to become a token bucket, whose burst defaults to that of the rate.
+// Apply returns a copy of the limit or counter, changed by the override; l itself if the override is nil. A limit that
+// counts nothing, perhaps only since the override was set, needs a rate to become a token bucket, whose burst defaults to
+// that of the rate.
 func (o *Override) Apply(l *Limit) *Limit {
 	if o == nil {
 		return l
