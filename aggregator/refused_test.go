@@ -357,6 +357,12 @@ func TestPledges(t *testing.T) {
 		t.Fatalf("%v and %v of 5 held tokens are pledged", a, b)
 	}
 	for _, end := range []func(){
+		func() { // a check that a Call decides
+			first.Reset(nil, nil)
+			if _, need, _ := r.TrySimple(r.clock, hardName, "k", 9); need != Leader {
+				t.Errorf("need %v, want the leader", need)
+			}
+		},
 		func() { // refused
 			first.Answer(quota.Answer{Why: quota.WhyOverLimit, Level: 2 * tokens, Term: 1})
 			r.Decide(r.clock, first)
