@@ -130,7 +130,6 @@ func (a *Aggregator) Decide(clock Clock, c *Call) bool {
 	for i := range c.Requests {
 		if c.Out[i] = a.decideRequest(clock, c, &c.Requests[i]); !c.Out[i].Allowed {
 			c.Need = Nothing // no leader can change that
-			c.pledge.release()
 			c.undo(0)
 			a.cancelUnused(clock, c, true)
 			return false
@@ -173,9 +172,7 @@ func (a *Aggregator) decideRequest(clock Clock, c *Call, q *quota.Request) quota
 	if !d.Allowed {
 		c.undo(mark)
 		c.releaseAnswers(q)
-		if c.Need = need; need == Nothing {
-			c.pledge.release()
-		}
+		c.Need = need
 	}
 	return enforced(d, l, key)
 }

@@ -62,8 +62,6 @@ func (a *Aggregator) counter(clock Clock, c *Call, q *quota.Request, s *limitEnt
 	if t.need != Nothing {
 		if c.Need == Nothing {
 			c.Need, c.Key, c.FirstGrant, c.Ask, c.ackedBack, c.pledge = t.need, t.key, t.firstGrant, t.ask, t.ackedBack, t.pledge
-		} else {
-			t.pledge.release() // the call asks about another counter first
 		}
 		d.Allowed = true // unless another counter refuses the call: then no leader is asked
 	}
@@ -430,10 +428,12 @@ func (a *Aggregator) askOnce(t *attempt, b *bucket, l *quota.Limit, wanted quota
 }
 
 // askLeader leaves the decision to the leader. A node spends what it holds of a hard limit first, and asks for the rest:
-// what it held otherwise would have to return before the leader could admit the whole cost (TestSpendsHeldFirst).
+// what it held otherwise would have to return before the leader could admit the whole cost (TestSpendsHeldFirst). A call
+// of several counters asks for all, because it asks one leader after another: until the last one has answered, a report
+// may return what the first answer left to this node (TestSeveralAskForAll).
 func (a *Aggregator) askLeader(t *attempt, b *bucket, l *quota.Limit) quota.Decision {
 	held := quota.Units(0)
-	if l.Ceiling == quota.Hard && l.Kind == quota.TokenBucket && !l.AsksLeader() && a.peers.Load() == 0 {
+	if l.Ceiling == quota.Hard && l.Kind == quota.TokenBucket && !l.AsksLeader() && !t.several && a.peers.Load() == 0 {
 		held = min(t.cost, max(0, quota.Units(b.hot().held.Load())-b.pledged))
 	}
 	t.need, t.ackedBack, t.pledge = Leader, b.ackedBack, pledge{}

@@ -84,7 +84,7 @@ var mutations = []mutation{
 	{"a fraction of a token stays with a member", "aggregator/collect.go", "		keep = min(keep, max(0, quota.Units(b.hot().held.Load())))\n", ""},
 	{"a charge is reported before its call is decided", "aggregator/state.go", "	c.over, c.used = c.over-beyond, c.used-(b.undecided-beyond)\n", "	_ = beyond\n"},
 	{"a key closes while a call that charged it is undecided", "aggregator/collect.go", "mayClose := b.allocated == 0 && b.undecided == 0", "mayClose := b.allocated == 0"},
-	{"a refused call keeps its charges", "aggregator/call.go", "			c.pledge.release()\n			c.undo(0)\n", "			c.pledge.release()\n"},
+	{"a refused call keeps its charges", "aggregator/call.go", "			c.Need = Nothing // no leader can change that\n			c.undo(0)\n", "			c.Need = Nothing\n"},
 	{"a hard check that only others' presumed use prevents is refused as if the limit were used up", "aggregator/decide.go", "(est >= cost || !b.noneFree || absent):", "(est >= cost || absent):"},
 	{"a leader is asked although another limit refuses", "aggregator/decide.go", "		d.Allowed = true // unless", "		d.Allowed = false // unless"},
 
