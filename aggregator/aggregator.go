@@ -134,7 +134,6 @@ func (a *Aggregator) checkSimple(clock Clock, s *limitEntry, r *rule, key string
 	d := a.charge(clock, &t, s)
 	d.Limit = l
 	if t.need != Nothing {
-		t.pledge.release() // the Call has its own
 		return d, t.need
 	}
 	return enforced(d, l, key), Nothing

@@ -76,7 +76,17 @@ type pledge struct {
 	cost quota.Units
 }
 
-// release lets other calls ask for the rest of the tokens.
+// pledgeHeld has c.Ask spend what b holds, as far as no other call does.
+func (c *Call) pledgeHeld(b *bucket) {
+	b.lock()
+	defer b.unlock()
+	if held := min(c.Ask.Cost, quota.Units(b.hot().held.Load())-b.pledged); held > 0 && !b.dead {
+		b.rare().pledged += held
+		c.Ask.Held, c.pledge = held, pledge{b, held}
+	}
+}
+
+// release ends the pledge.
 func (p *pledge) release() {
 	if p.b != nil {
 		p.b.lock()

@@ -28,7 +28,7 @@ type attempt struct {
 	need       Need
 	firstGrant bool // it is the first grant
 	ask        quota.Ask
-	pledge     pledge
+	spends     *bucket     // what it holds is spent if the leader admits the rest; nil: nothing
 	ackedBack  quota.Units // the bucket's, when the leader was asked
 	taken      taken       // its bucket is nil if nothing was taken
 
@@ -61,7 +61,10 @@ func (a *Aggregator) counter(clock Clock, c *Call, q *quota.Request, s *limitEnt
 	}
 	if t.need != Nothing {
 		if c.Need == Nothing {
-			c.Need, c.Key, c.FirstGrant, c.Ask, c.ackedBack, c.pledge = t.need, t.key, t.firstGrant, t.ask, t.ackedBack, t.pledge
+			c.Need, c.Key, c.FirstGrant, c.Ask, c.ackedBack = t.need, t.key, t.firstGrant, t.ask, t.ackedBack
+			if t.spends != nil {
+				c.pledgeHeld(t.spends)
+			}
 		}
 		d.Allowed = true // unless another counter refuses the call: then no leader is asked
 	}
@@ -432,18 +435,13 @@ func (a *Aggregator) askOnce(t *attempt, b *bucket, l *quota.Limit, wanted quota
 // of several counters asks for all, because it asks one leader after another: until the last one has answered, a report
 // may return what the first answer left to this node (TestSeveralAskForAll).
 func (a *Aggregator) askLeader(t *attempt, b *bucket, l *quota.Limit) quota.Decision {
-	held := quota.Units(0)
+	t.need, t.ackedBack = Leader, b.ackedBack
 	if l.Ceiling == quota.Hard && l.Kind == quota.TokenBucket && !l.AsksLeader() && !t.several && a.peers.Load() == 0 {
-		held = min(t.cost, max(0, quota.Units(b.hot().held.Load())-b.pledged))
-	}
-	t.need, t.ackedBack, t.pledge = Leader, b.ackedBack, pledge{}
-	if held > 0 {
-		b.rare().pledged += held
-		t.pledge = pledge{b, held}
+		t.spends = b
 	}
 	t.ask = quota.Ask{
 		From: a.cfg.Self, Incarnation: a.cfg.Incarnation, ID: a.table.nextRequest(),
-		Key: t.key, Cost: t.cost, Held: held, MaxWait: waitOf(l, t.maxWait), Overdrawn: max(0, min(b.charged, b.over-b.ackedOver)),
+		Key: t.key, Cost: t.cost, MaxWait: waitOf(l, t.maxWait), Overdrawn: max(0, min(b.charged, b.over-b.ackedOver)),
 	}
 	return quota.Decision{Why: quota.WhyNotHeld, Limit: l, RetryAfter: spacing}
 }

@@ -31,7 +31,7 @@ var mutations = []mutation{
 	{"an answer stays in the level that the log keeps", "leader/allocation.go", "al.returnable+cost, al.log().answered+cost", "al.returnable, al.log().answered+cost"},
 	{"what a member spends itself is booked at the leader too", "leader/ask.go", "b.pool.Take(now, b.limit, q.Booked(), q.MaxWait)", "b.pool.Take(now, b.limit, q.Cost, q.MaxWait)"},
 	{"a node spends nothing of its own when the leader admits the rest", "aggregator/decide.go", "an.Report || !b.take(int64(t.held), &a.urgent)", "an.Report"},
-	{"calls count on the same held tokens", "aggregator/decide.go", "quota.Units(b.hot().held.Load())-b.pledged", "quota.Units(b.hot().held.Load())"},
+	{"calls count on the same held tokens", "aggregator/call.go", "quota.Units(b.hot().held.Load())-b.pledged", "quota.Units(b.hot().held.Load())"},
 	{"a grant from before an answer sets the level back", "aggregator/apply.go", "overtaken > 0 && overtaken < maxOvertaking", "overtaken > maxOvertaking && overtaken < maxOvertaking"},
 	{"a missed grant goes unnoticed", "aggregator/apply.go", "!missed && e.Free < max(", "e.Free < max("},
 	{"an unused answer stays booked", "leader/requests.go", "	b.pool.Add(back)\n", ""},
