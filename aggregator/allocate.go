@@ -329,7 +329,8 @@ func (a *Aggregator) settle(now quota.Time, b *bucket, s *Settlement) bool {
 	b.over = b.over.Count(past + alone)
 	b.countCutOff(alone)
 	b.countCharged(min(s.Charged, past+beyond))
-	b.refused, b.refunded = b.refused.Count(s.Refused), b.refunded.Count(s.Refunded)
+	b.refused = b.refused.Count(s.Refused)
+	b.countRefund(now, s.Refunded)
 	b.estUsed += min(unreached, beyond)
 	if late > 0 && b.until != 0 {
 		b.ownWindow().before, b.estUsed = b.before.Count(late), b.estUsed.Plus(late)

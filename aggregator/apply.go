@@ -345,9 +345,11 @@ func (a *Aggregator) closeBucket(now, at quota.Time, off clockOffset, b *bucket,
 	b.tally()
 	a.openBucket(now, b, b.limit())
 	b.est, b.estAt = est, at2
+	since := b.sentAt
 	b.sentAt = 0 // no report of this epoch was sent
 	b.in, b.over = max(0, c.used-sent.used), max(0, c.over-sent.over)
-	b.refused, b.refunded = max(0, c.refused-sent.refused), max(0, c.back-sent.back)
+	b.refused, b.refunded = max(0, c.refused-sent.refused), 0
+	b.countRefund(since, c.back-sent.back)
 	b.skipTally()
 	b.writeSlot()
 }

@@ -300,16 +300,16 @@ func accrued(rate quota.Units, d time.Duration) quota.Units {
 
 // report fills in the key's line of the range's report in progress. Held by b.mu.
 func (b *bucket) report(now quota.Time, rt *route, e *quota.ReportEntry) {
-	b.fillEntry(e, now, rt.term)
+	b.fillEntry(e, now, rt)
 	if b.pending != 0 {
 		b.rare().tries++
 	}
 	b.pending = rt.seq
 }
 
-// fillEntry writes the key's line in a report to the leader of that term. For a leader that has not granted yet, the
-// line contains the grants of an earlier one (Learn). Held by b.mu.
-func (b *bucket) fillEntry(e *quota.ReportEntry, now quota.Time, term quota.Term) {
+// fillEntry writes the key's line in a report to the leader of the range. For a leader that has not granted yet, the
+// line contains the grants of an earlier one (Learn), or since when callers gave tokens back. Held by b.mu.
+func (b *bucket) fillEntry(e *quota.ReportEntry, now quota.Time, rt *route) {
 	c := b.decidedCounts()
 	held := b.in - b.allocated - c.used // undecided tokens are neither used nor returned yet
 	if b.until != 0 && !b.hasLevel {    // a leader has to report its window first
@@ -326,10 +326,12 @@ func (b *bucket) fillEntry(e *quota.ReportEntry, now quota.Time, term quota.Term
 	e.Unreported, e.Returned, e.Saved = min(c.spent()-b.acked, quota.Most), b.returned, min(b.saved, quota.Most)
 	e.Final, e.Cancelled, e.Cost = b.phase == closing, b.cancelled.send(), b.largest
 	switch {
-	case b.term == term && b.applied > 0:
+	case b.term == rt.term && b.applied > 0:
 		e.Ref, e.Applied, e.AccruedTo, e.Stopped = b.ref, b.applied, b.from-quota.Time(b.offset), b.rate == 0
-	case b.term != term && b.hasLevel:
+	case b.term != rt.term && b.hasLevel:
 		e.Learn = &quota.Learn{HasLevel: true, Level: min(max(b.level, -quota.Most), quota.Most), Age: now.Sub(b.levelAt), Rate: b.rate, Cap: b.cap, LeaseLeft: b.lease.Sub(now), WindowEnd: b.until}
+	case b.refundedFrom > 0:
+		e.AccruedTo = rt.clock.leaderTime(b.refundedFrom)
 	}
 	b.sent, b.sentAt, b.askAgain, b.unpaid, b.sentBack = c, now, false, min(b.unpaid, b.undecided), b.returned
 	b.wanted, b.want, b.wantsLevel, b.largeOverdraft, b.calm = b.want, 0, false, false, false

@@ -11,6 +11,6 @@
 //	estimateState    80  est estAt estUsed estBack level levelAt others presumed stale looked
 //	reportState     104  sent sentBack acked ackedOver ackedBack want wanted demand pending sentAt
 //	windowState      48  since until win before undecidedBefore slope
-//	rareState       152  cancelled local slot allocated unbacked inFlight beyond charged overCutOff saved credit aside largest denied deniedCost answered pledged tries left outgrown
+//	rareState       160  cancelled local slot allocated unbacked inFlight beyond charged overCutOff saved credit aside largest denied deniedCost answered pledged refundedFrom tries left outgrown
 //	hotEntry         64  hash held low offset kind key
 package aggregator

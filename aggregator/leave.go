@@ -23,7 +23,7 @@ func (a *Aggregator) Leave(now quota.Time, r quota.RangeID) []quota.Report {
 	buf, first := &Buffer{}, rt.seq+1
 	buf.reset(len(a.ranges))
 	for _, b := range rt.open {
-		a.leave(now, b, rt.term, buf)
+		a.leave(now, b, rt, buf)
 	}
 	a.finish(now, r, buf, first)
 	rt.leader, rt.needsFull, rt.full, rt.asked = "", false, fullReport{}, 0
@@ -31,7 +31,7 @@ func (a *Aggregator) Leave(now quota.Time, r quota.RangeID) []quota.Report {
 }
 
 // leave writes the last entry of a key and starts its next epoch, because no answer will arrive.
-func (a *Aggregator) leave(now quota.Time, b *bucket, term quota.Term, buf *Buffer) {
+func (a *Aggregator) leave(now quota.Time, b *bucket, rt *route, buf *Buffer) {
 	b.lock()
 	defer b.unlock()
 	l, want := b.limit(), b.want
@@ -46,7 +46,7 @@ func (a *Aggregator) leave(now quota.Time, b *bucket, term quota.Term, buf *Buff
 		b.setBefore(b.before, 0)
 	}
 	e := a.addLine(now, b, buf)
-	b.fillEntry(e, now, term)
+	b.fillEntry(e, now, rt)
 	e.Final, e.Learn, e.Want = true, nil, 0
 	others, stale, ceded := b.others, b.stale, b.presumed
 	a.openBucket(now, b, l)

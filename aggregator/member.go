@@ -219,6 +219,14 @@ func (o *clockOffset) observe(made, sent, now quota.Time) clockOffset {
 	return is
 }
 
+// leaderTime returns the leader's time at t, or earlier: 0 before the first grant.
+func (o *clockOffset) leaderTime(t quota.Time) quota.Time {
+	if *o == (clockOffset{}) {
+		return 0
+	}
+	return max(0, t-quota.Time(o.high))
+}
+
 // clock returns the bounds of the leader's clock as of the last grant.
 func (b *bucket) clock() clockOffset {
 	return clockOffset{low: b.offset - int64(b.lag), high: b.offset}

@@ -17,7 +17,7 @@ var notPacked = []string{
 	"ref", "in", "over", "unpaid", "charged", "overCutOff", "refused", "want", "refunded", "undecided", "undecidedBefore", "returned", "unconfirmed", "sentBack", "estUsed", "estBack",
 	"allocated", "unbacked", "outgrown", "inFlight", "before", "rate", "cap", "from", "base", "applied", "saved", "slot",
 	"calm", "pending", "tries", "sent", "acked", "ackedOver", "ackedBack", "credit", "aside", "lastUse", "due", "openIdx",
-	"cancelled", "local", "left", "tallied", "largest", "denied", "deniedCost", "answered", "pledged", "grantedNothing", "noGrantYet",
+	"cancelled", "local", "left", "tallied", "largest", "denied", "deniedCost", "answered", "pledged", "refundedFrom", "grantedNothing", "noGrantYet",
 }
 
 // TestPacked: every field of a closed bucket is packed, or has no effect until the key is opened. A new field belongs

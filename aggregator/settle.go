@@ -211,10 +211,18 @@ func (a *Aggregator) refund(clock Clock, k quota.Key, cost quota.Units, taken *T
 	if est := b.estimate(now, l, b.cutOff(now, a.cfg.Lease)); l.Ceiling == quota.Hard && l.Kind == quota.TokenBucket {
 		cost = min(cost, max(0, l.BurstUnits()-est-b.presumed)) // a full level gains nothing, not even later
 	}
-	b.refunded = b.refunded.Count(cost)
+	b.countRefund(now, cost)
 	b.writeSlot()
 	b.estimate(now, l, b.cutOff(now, a.cfg.Lease))
 	a.markUrgent(b)
+}
+
+// countRefund counts tokens that callers have given back since then. Of a hard bucket, the epoch's first such time is kept.
+func (b *bucket) countRefund(since quota.Time, u quota.Units) {
+	if l := b.limit(); u > 0 && b.refunded == 0 && l.Ceiling == quota.Hard && l.Kind == quota.TokenBucket {
+		b.rare().refundedFrom = since
+	}
+	b.refunded = b.refunded.Count(u)
 }
 
 // windowContinues reports whether the window in which a request was charged continues. If that is uncertain, it does not

@@ -154,6 +154,8 @@ type rareState struct {
 
 	pledged quota.Units // sum of Ask.Held of the decide requests that are under way
 
+	refundedFrom quota.Time // hard token buckets: none of refunded was given back before
+
 	tries    uint32 // repetitions of the unanswered report
 	left     uint8  // times that undecided charges were reported as use: see leave
 	outgrown bool   // allocated before the limit was cut: what comes back goes to the leader
@@ -165,7 +167,7 @@ func (b *bucket) resetRare() {
 	if r == &noRare {
 		return
 	}
-	r.allocated, r.unbacked, r.outgrown, r.charged, r.overCutOff, r.saved, r.tries = 0, 0, false, 0, 0, 0, 0
+	r.allocated, r.unbacked, r.outgrown, r.charged, r.overCutOff, r.saved, r.tries, r.refundedFrom = 0, 0, false, 0, 0, 0, 0, 0
 	if *r == (rareState{}) {
 		b.rareState = &noRare
 	}

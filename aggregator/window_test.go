@@ -158,7 +158,7 @@ func TestRefundWhileClosing(t *testing.T) {
 
 // reported returns the counts in the next report of b.
 func (b *bucket) reported(now quota.Time, term quota.Term) (e quota.ReportEntry) {
-	b.fillEntry(&e, now, term)
+	b.fillEntry(&e, now, &route{term: term})
 	return e
 }
 

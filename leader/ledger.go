@@ -253,16 +253,16 @@ func (l *Ledger) bookEntry(now quota.Time, r *quota.Report, e *quota.ReportEntry
 		b.settleOutstanding(now, r.From, l.members[r.From])
 	}
 	al := b.allocationAt(now, place, r, e)
-	gap, recorded := firstGap(e), al != nil && !al.restored
-	refundsGap := gap // the time in which the member booked the report's refunds
+	gap := firstGap(e)
 	opened := al == nil || al.epoch != e.Epoch
 	if opened {
 		alone = false
 		al = b.admit(now, &l.processes, r, e)
 		al.restored = true
 	} else {
-		gap, refundsGap = now.Sub(al.reported), now.Sub(al.lastWritten())
+		gap = now.Sub(al.reported)
 	}
+	refundsSince, recorded := l.refundsSince(now, al, e, opened)
 	if al.restored && e.Learn != nil {
 		alone = false
 		b.learn(now, al, e)
@@ -274,7 +274,7 @@ func (l *Ledger) bookEntry(now quota.Time, r *quota.Report, e *quota.ReportEntry
 	if b.windowEnded(e) || al.resetSinceReport {
 		d.refunded = 0
 	}
-	d.refunded = l.fitRefund(now, b, al, refundsGap, recorded, d.refunded)
+	d.refunded = l.fitRefund(now, b, al, refundsSince, recorded, d.refunded)
 	d.cutOffSince = now
 	if gap >= l.cfg.Lease || d.alone > 0 {
 		d.cutOffSince = l.members[r.From].cutOffSince(now, gap, l.cfg.Lease, d.alone > 0 && now.Sub(l.started) <= l.cfg.Lease)
@@ -347,6 +347,9 @@ func (l *Ledger) open(now quota.Time, k quota.Key) *bucket {
 	l.refs.add(b)
 	if saved {
 		b.logged = loggedLevel{kl.Level, kl.At, kl.WindowStart, true}
+		if b.recordsRooms() { // it may have been full before its line
+			b.rooms.note(kl.At, 0)
+		}
 	}
 	b.env = newEnvelope(b.pool, now)
 	b.env.opened(now, limit, &kl.KeyLevel, saved)

@@ -158,7 +158,7 @@ func (l *Ledger) settleDead(now quota.Time, b *bucket, al *allocation, e *quota.
 		al.over, known = al.over.Plus(e.Saved-known), e.Saved
 	}
 	used = max(0, total-known)
-	back := l.fitRefund(now, b, al, now.Sub(al.log().diedAt), false, max(0, e.Refunded-al.rarely().refunded))
+	back := l.fitRefund(now, b, al, al.log().diedAt.Add(-inheritMargin-l.cfg.Lease), false, max(0, e.Refunded-al.rarely().refunded))
 	late := quota.Units(0)
 	if b.windowEnded(e) {
 		back = 0

@@ -171,25 +171,40 @@ func (b *bucket) recordsRooms() bool {
 	return b.limit.AsksLeader() || b.decided != nil && b.decided.asked.at > 0 || b.limit.Ceiling == quota.Hard && b.tier.Kind == quota.TokenBucket
 }
 
+// refundsSince returns a time before which callers gave the member none of the refunds of a report: by its own statement
+// (AccruedTo before it has a grant), when it wrote its report before, or received its last level from an earlier leader; 0
+// if nothing is known. recorded reports whether rooms covers all time since.
+func (l *Ledger) refundsSince(now quota.Time, al *allocation, e *quota.ReportEntry, opened bool) (since quota.Time, recorded bool) {
+	switch gap := firstGap(e); {
+	case e.Applied == 0 && e.AccruedTo > 0:
+		return e.AccruedTo, e.AccruedTo >= l.started
+	case !opened:
+		since, recorded = al.lastWritten(), !al.restored
+	case gap != unknownGap:
+		since = now.Add(-gap)
+	default: // with a grant, its refunds may have been booked before its allocation was forgotten
+		return 0, false
+	}
+	if since = since.Add(-inheritMargin); !recorded { // the last report was on its way
+		since = since.Add(-l.cfg.Lease)
+	}
+	return since, recorded
+}
+
 // fitRefund returns the part of the refund u of a member that raises the level of a hard bucket: a full bucket gains
-// nothing, and it may have been full since the member booked the refund. Callers gave the tokens back at an
-// unknown time within gap. If recorded is set, rooms covers that time. Otherwise gap is the time since
-// the log's line or since the process died, and the refund may be older. What overflowed since is at most what the bucket
-// gained in that time: the refill, unless others gave tokens back too.
-func (l *Ledger) fitRefund(now quota.Time, b *bucket, al *allocation, gap time.Duration, recorded bool, u quota.Units) quota.Units {
-	if u == 0 || gap == unknownGap || b.limit.Ceiling == quota.Soft || b.tier.Kind != quota.TokenBucket {
+// nothing, and it may have been full since the member booked the refund. Callers gave the tokens back later than since. If
+// recorded is set, rooms covers the time from then on. Otherwise, what overflowed in it is at most what the bucket
+// gained: the refill, unless others gave tokens back too.
+func (l *Ledger) fitRefund(now quota.Time, b *bucket, al *allocation, since quota.Time, recorded bool, u quota.Units) quota.Units {
+	if u == 0 || b.limit.Ceiling == quota.Soft || b.tier.Kind != quota.TokenBucket {
 		return u
 	}
-	if gap += inheritMargin; !recorded { // the last report was on its way
-		gap += l.cfg.Lease
-	}
-	since := now.Add(-gap)
-	if b.fresh >= since {
+	if b.fresh >= max(since, 1) {
 		return 0
 	}
 	fits := quota.Units(0)
 	if !b.raisedByOthers(al, since) {
-		fits = max(0, u-refill(b.limit.Rate, gap))
+		fits = max(0, u-refill(b.limit.Rate, now.Sub(since)))
 	}
 	if recorded {
 		fits = max(fits, min(u, b.rooms.since(since, b.room())))

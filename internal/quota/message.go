@@ -54,7 +54,7 @@ type ReportEntry struct {
 	Refunded  Units // given back by callers since the opening or the window's start; counts as unused
 	InFlight  Units // Concurrency: acquired and not released
 	Held      Units // spendable now
-	AccruedTo Time  // leader's time up to which Held includes the granted rate
+	AccruedTo Time  // leader's time up to which Held includes the granted rate; before a grant: no later than the first of Refunded, or 0
 	Stopped   bool  // the member no longer accrues from the grant that it applied
 	Applied   Seq   // newest grant applied
 	// Want is the demand that Held could not cover since the last report: the largest refused cost or the sum of the

@@ -1608,7 +1608,8 @@ type ReportEntry struct {
 	Refused int64 `protobuf:"varint,7,opt,name=refused,proto3" json:"refused,omitempty"`
 	// Spendable now.
 	Held int64 `protobuf:"varint,8,opt,name=held,proto3" json:"held,omitempty"`
-	// Leader's time up to which held includes the granted rate.
+	// Leader's time up to which held includes the granted rate. Before a grant, of a hard token bucket: no later than the
+	// first of refunded; 0 if that is unknown.
 	AccruedTo int64 `protobuf:"varint,9,opt,name=accrued_to,json=accruedTo,proto3" json:"accrued_to,omitempty"`
 	// Newest grant applied.
 	Applied uint64 `protobuf:"varint,10,opt,name=applied,proto3" json:"applied,omitempty"`
