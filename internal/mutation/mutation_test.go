@@ -21,6 +21,8 @@ var mutations = []mutation{
 	{"a debit is dropped", "leader/allocation.go", "used: max(0, e.Used-al.used), over:", "used: 0, over:"},
 	{"an overdraft is not booked", "leader/allocation.go", "over: max(0, e.Overdrawn-al.over), refused:", "over: 0, refused:"},
 	{"a refund is booked twice", "leader/allocation.go", "refunded: max(0, e.Refunded-refunded),", "refunded: 2 * max(0, e.Refunded-refunded),"},
+	{"a first report's refunds count as just given back", "leader/requests.go", "		return e.AccruedTo, e.AccruedTo >= l.started\n", "		return now, true\n"},
+	{"refunds after a final report count as given back after its answer", "aggregator/apply.go", "b.countRefund(since, ", "b.countRefund(now, "},
 	{"unreported use counts as known", "leader/allocation.go", "known := total - min(e.Unreported, total)", "known := total"},
 	{"a repeated report is booked again", "leader/ledger.go", "if r.Seq <= m.seq {", "if r.Seq < m.seq {"},
 	{"reports of an earlier process are booked", "leader/ledger.go", "if r.Incarnation < m.inc {", "if false {"},
