@@ -68,7 +68,7 @@ func TestCloseEndsQuestions(t *testing.T) {
 
 // farNode knows a leader that admits everything after a round trip.
 type farNode struct {
-	asksFor func() // if set, Leader calls it first
+	first func() // Leader calls it once
 	noNode
 	roundTrip                  time.Duration
 	silent                     int            // range whose leader does not answer; -1: none
@@ -78,8 +78,9 @@ type farNode struct {
 }
 
 func (n *farNode) Leader(r quota.RangeID) quota.NodeID {
-	if n.asksFor != nil {
-		n.asksFor()
+	if f := n.first; f != nil {
+		n.first = nil
+		f()
 	}
 	if n.leaders != nil {
 		return n.leaders[r]
@@ -422,7 +423,7 @@ func TestFirstIsAdmitted(t *testing.T) {
 		d.agg.SetLeader(0, "n2", 1)
 		k := keysOf(0, soft.LimitName, 1)[0]
 		granted := false
-		n.asksFor = func() { // while the batch decides its second call
+		n.first = func() { // while the batch decides its second call
 			for _, r := range d.agg.Collect(d.now()) {
 				for i := range r.Entries {
 					granted = true
