@@ -2,6 +2,7 @@ package leader
 
 import (
 	"maps"
+	"math"
 	"slices"
 	"time"
 
@@ -18,7 +19,7 @@ import (
 // key begins with less.
 //
 // Windows have no implicit grant: the possible use by one node would be missing until the end of
-// the window.
+// the window. Neither has a bucket that never refills: it would be missing for good.
 
 // outstanding is what a node may hold of a key by an earlier leader's implicit grant.
 type outstanding struct {
@@ -33,10 +34,10 @@ func (l *Ledger) implicitGrant(b *bucket) quota.Units {
 
 // implicitGrantOf is implicitGrant in a cluster of this many nodes.
 func (l *Ledger) implicitGrantOf(b *bucket, nodes int) quota.Units {
-	if !b.promises() || b.tier.Kind != quota.TokenBucket {
+	u := b.limit.BurstUnits() / quota.Units(max(1, nodes))
+	if !b.promises() || b.tier.Kind != quota.TokenBucket || b.limit.Rate.TimeFor(u) == math.MaxInt64 {
 		return 0
 	}
-	u := b.limit.BurstUnits() / quota.Units(max(1, nodes))
 	return u - u%quota.Token
 }
 
@@ -71,7 +72,7 @@ func (l *Ledger) beginImplicitGrant(now quota.Time, b *bucket, logged quota.Unit
 // refillTime is the age at which the use of an implicit grant no longer matters, because the bucket
 // has refilled it.
 func refillTime(b *bucket, taken quota.Units) time.Duration {
-	return b.limit.Rate.TimeFor(taken) + leaseSlack
+	return min(b.limit.Rate.TimeFor(taken), math.MaxInt64-leaseSlack) + leaseSlack
 }
 
 // settleOutstanding settles a node's outstanding grant: the node reports what it holds and has used. Only the
