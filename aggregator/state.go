@@ -168,7 +168,12 @@ func (b *bucket) resetRare() {
 		return
 	}
 	r.allocated, r.unbacked, r.outgrown, r.charged, r.overCutOff, r.saved, r.tries, r.refundedFrom = 0, 0, false, 0, 0, 0, 0, 0
-	if *r == (rareState{}) {
+	b.dropZeroRare()
+}
+
+// dropZeroRare frees the rare fields if all are zero.
+func (b *bucket) dropZeroRare() {
+	if *b.rareState == (rareState{}) {
 		b.rareState = &noRare
 	}
 }
@@ -256,6 +261,7 @@ func (b *bucket) setDenied(until quota.Time, cost quota.Units) {
 func (b *bucket) setAnswered(at quota.Time) {
 	if b.answered != at {
 		b.rare().answered = at
+		b.dropZeroRare()
 	}
 }
 
