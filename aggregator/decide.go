@@ -488,6 +488,9 @@ func (a *Aggregator) decidedByLeader(now quota.Time, t *attempt, b *bucket, l *q
 	}
 	b.lastUse = now
 	b.est, b.estAt, b.estUsed, b.estBack, b.presumed = an.Level, now, b.knownUse(l), b.ackedBack, 0
+	if l.Kind == quota.TokenBucket && !l.ReportsAnswers() && an.Epoch == b.epoch { // a grant that says so may be on its way
+		b.estUsed, b.estBack = max(b.estUsed, min(an.Used, b.counts().spent())), max(b.estBack, min(an.Refunded, b.refunded))
+	}
 	switch {
 	case !an.Report || t.cost == 0:
 	case t.several:

@@ -430,3 +430,30 @@ func TestMissedGrant(t *testing.T) {
 		t.Errorf("reported %+v after %v; want what is held at once", e, r.now.Sub(began))
 	}
 }
+
+// TestAnswerIncludesReports checks that use and refunds count once if a leader's answer, whose level includes them, overtakes
+// the grant that says so. With a level that seems full, the next refund would be lost.
+func TestAnswerIncludesReports(t *testing.T) {
+	r := newRig(t, Config{Nodes: many})
+	r.check(hardName, "k", 1)
+	r.answer(r.collect(), quota.GrantEntry{Tokens: 12 * tokens, Cap: 20 * tokens, Level: 20 * tokens, Free: 8 * tokens})
+	r.want(hardName, 12, true, quota.WhyHeld)
+	r.Refund(r.clock, hardName, "k", 10)
+	late := r.grant(r.collect(), quota.GrantEntry{Level: 18 * tokens})
+	c := callOf(hardName)
+	c.Requests[0].Cost = 9
+	if r.Decide(r.clock, c); c.Need != Leader {
+		t.Fatalf("need %v, want the leader", c.Need)
+	}
+	c.Answer(quota.Answer{Allowed: true, Why: quota.WhyLeader, Level: 9 * tokens, Term: 1, At: late.At.Add(time.Millisecond), Epoch: late.Entries[0].Epoch, Used: 12 * tokens, Refunded: 10 * tokens})
+	if !r.Decide(r.clock, c) || c.Out[0].Remaining != 9 {
+		t.Errorf("%+v; want 9 tokens to remain", c.Out[0])
+	}
+	if left := r.Refund(r.clock, hardName, "k", 8).Remaining; left != 17 {
+		t.Errorf("%d tokens remain after a refund of 8, want 17", left)
+	}
+	r.Apply(r.now, late)
+	if e := r.collect().Entries[0]; e.Refunded != 18*tokens {
+		t.Errorf("%v of 18 refunded tokens are reported", e.Refunded)
+	}
+}

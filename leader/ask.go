@@ -69,7 +69,7 @@ func (l *Ledger) answer(now quota.Time, q *quota.Ask) (quota.Answer, booking) {
 		}
 	}
 	out.WindowStart = booked.window
-	out.Level, out.Aside, out.ResetAfter = b.level(), l.aside(now, b), b.resetAfter(now)
+	l.addLevel(now, b, q, &out)
 	if out.Why == quota.WhyOverLimit && out.Aside > 0 && b.pool.Level().Plus(out.Aside) >= q.Booked() {
 		out.Why, out.RetryAfter = quota.WhyFailover, min(out.RetryAfter, max(l.cfg.Sync, b.editDecided().own.until.Sub(now)))
 	}
@@ -78,6 +78,14 @@ func (l *Ledger) answer(now quota.Time, q *quota.Ask) (quota.Answer, booking) {
 		l.recall(now, b, al, inWant)
 	}
 	return out, booked
+}
+
+// addLevel adds the level of the bucket, and what it includes of the member's reports, to an answer.
+func (l *Ledger) addLevel(now quota.Time, b *bucket, q *quota.Ask, out *quota.Answer) {
+	out.Level, out.Aside, out.ResetAfter = b.level(), l.aside(now, b), b.resetAfter(now)
+	if al := b.allocationOf(q); al != nil {
+		out.Epoch, out.Used, out.Refunded = al.epoch, al.used.Plus(al.over), al.rarely().refunded
+	}
 }
 
 // decide takes the cost out of the pool, without the part that is kept for others. Tokens that

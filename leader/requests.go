@@ -107,7 +107,7 @@ func (l *Ledger) repeat(now quota.Time, q *quota.Ask, was *decideRequest) quota.
 	out := quota.Answer{Allowed: was.allowed, Why: was.why, Wait: was.wait, RetryAfter: was.retry, WindowStart: was.window, Report: was.report}
 	if b := l.bucket(q.Key); b != nil {
 		b.advance(now)
-		out.Level, out.Aside, out.ResetAfter = b.level(), l.aside(now, b), b.resetAfter(now)
+		l.addLevel(now, b, q, &out)
 	}
 	return out
 }

@@ -30,7 +30,7 @@ func EncodeAnswer(a quota.Answer) *peerv1.AskAnswer {
 	return &peerv1.AskAnswer{
 		Term: uint64(a.Term), Allowed: a.Allowed, Why: uint32(a.Why), WaitNanos: int64(a.Wait), Level: int64(a.Level),
 		RetryAfterNanos: int64(a.RetryAfter), ResetAfterNanos: int64(a.ResetAfter), Aside: int64(a.Aside), WindowStartUnixNanos: int64(a.WindowStart),
-		Report: a.Report, AtUnixNanos: int64(a.At),
+		Report: a.Report, AtUnixNanos: int64(a.At), Epoch: uint64(a.Epoch), Used: int64(a.Used), Refunded: int64(a.Refunded),
 	}
 }
 
@@ -40,5 +40,6 @@ func DecodeAnswer(a *peerv1.AskAnswer) quota.Answer {
 		Term: quota.Term(a.GetTerm()), Allowed: a.GetAllowed(), Why: quota.Why(min(a.GetWhy(), 255)), Wait: time.Duration(a.GetWaitNanos()), Level: quota.Units(a.GetLevel()),
 		RetryAfter: time.Duration(a.GetRetryAfterNanos()), ResetAfter: time.Duration(a.GetResetAfterNanos()), Aside: quota.Units(min(max(0, a.GetAside()), int64(quota.Most))),
 		WindowStart: quota.Time(a.GetWindowStartUnixNanos()), Report: a.GetReport(), At: quota.Time(a.GetAtUnixNanos()),
+		Epoch: quota.Seq(a.GetEpoch()), Used: quota.Units(min(max(0, a.GetUsed()), int64(quota.Most))), Refunded: quota.Units(min(max(0, a.GetRefunded()), int64(quota.Most))),
 	}
 }

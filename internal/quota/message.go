@@ -376,6 +376,9 @@ type Answer struct {
 	RetryAfter time.Duration
 	ResetAfter time.Duration
 	Aside      Units // as in GrantEntry
+	// Level includes Used (Used+Overdrawn of a ReportEntry) and Refunded of this opening of the key by the requester.
+	Epoch          Seq
+	Used, Refunded Units
 	// WindowStart is the start of the deciding window, on the leader's clock; 0 if the limit has
 	// none.
 	WindowStart Time

@@ -6158,7 +6158,11 @@ type AskAnswer struct {
 	// Whether the requester counts the cost as its own use, and reports it.
 	Report bool `protobuf:"varint,10,opt,name=report,proto3" json:"report,omitempty"`
 	// When the leader decided, on its clock.
-	AtUnixNanos   int64 `protobuf:"varint,11,opt,name=at_unix_nanos,json=atUnixNanos,proto3" json:"at_unix_nanos,omitempty"`
+	AtUnixNanos int64 `protobuf:"varint,11,opt,name=at_unix_nanos,json=atUnixNanos,proto3" json:"at_unix_nanos,omitempty"`
+	// What level includes of the use and the refunds of the requester's opening of the key.
+	Epoch         uint64 `protobuf:"varint,12,opt,name=epoch,proto3" json:"epoch,omitempty"`
+	Used          int64  `protobuf:"varint,13,opt,name=used,proto3" json:"used,omitempty"`
+	Refunded      int64  `protobuf:"varint,14,opt,name=refunded,proto3" json:"refunded,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -6266,6 +6270,27 @@ func (x *AskAnswer) GetReport() bool {
 func (x *AskAnswer) GetAtUnixNanos() int64 {
 	if x != nil {
 		return x.AtUnixNanos
+	}
+	return 0
+}
+
+func (x *AskAnswer) GetEpoch() uint64 {
+	if x != nil {
+		return x.Epoch
+	}
+	return 0
+}
+
+func (x *AskAnswer) GetUsed() int64 {
+	if x != nil {
+		return x.Used
+	}
+	return 0
+}
+
+func (x *AskAnswer) GetRefunded() int64 {
+	if x != nil {
+		return x.Refunded
 	}
 	return 0
 }
@@ -9490,7 +9515,7 @@ const file_quorate_peer_v1_peer_proto_rawDesc = "" +
 	"\x02id\x18\b \x01(\x04R\x02id\x12\x12\n" +
 	"\x04held\x18\t \x01(\x03R\x04held\"E\n" +
 	"\rCallAskResult\x124\n" +
-	"\aanswers\x18\x01 \x03(\v2\x1a.quorate.peer.v1.AskAnswerR\aanswers\"\xe1\x02\n" +
+	"\aanswers\x18\x01 \x03(\v2\x1a.quorate.peer.v1.AskAnswerR\aanswers\"\xa7\x03\n" +
 	"\tAskAnswer\x12\x18\n" +
 	"\aallowed\x18\x01 \x01(\bR\aallowed\x12\x10\n" +
 	"\x03why\x18\x02 \x01(\rR\x03why\x12\x1d\n" +
@@ -9504,7 +9529,10 @@ const file_quorate_peer_v1_peer_proto_rawDesc = "" +
 	"\x17window_start_unix_nanos\x18\t \x01(\x03R\x14windowStartUnixNanos\x12\x16\n" +
 	"\x06report\x18\n" +
 	" \x01(\bR\x06report\x12\"\n" +
-	"\rat_unix_nanos\x18\v \x01(\x03R\vatUnixNanos\"m\n" +
+	"\rat_unix_nanos\x18\v \x01(\x03R\vatUnixNanos\x12\x14\n" +
+	"\x05epoch\x18\f \x01(\x04R\x05epoch\x12\x12\n" +
+	"\x04used\x18\r \x01(\x03R\x04used\x12\x1a\n" +
+	"\brefunded\x18\x0e \x01(\x03R\brefunded\"m\n" +
 	"\n" +
 	"CallSettle\x12\x16\n" +
 	"\x06handle\x18\x01 \x01(\tR\x06handle\x12\x12\n" +
