@@ -188,23 +188,17 @@ func (l *Ledger) weigh(now quota.Time, b *bucket, al *allocation) terms {
 	return t
 }
 
-// setRate sets the member's rate to its fair share, as far as the others leave room: the rates charged to them, and the
-// fair shares of those that had less of theirs lately. Without these, the deficits of many would keep the rate from a few
-// (TestShareBesideDeficits in internal/sim). It reports whether the rate is too small because of the others.
+// setRate sets the member's rate to its fair share, as far as the rates charged to others leave
+// room. It reports whether the rate is too small because others are charged.
 func (l *Ledger) setRate(b *bucket, al *allocation, t terms) (short bool) {
 	if !b.mayHaveRates() {
 		al.rate = 0
 		return false
 	}
-	others, tracks := quota.Units(0), b.tracksDeficit()
+	others := quota.Units(0)
 	for i := range b.allocations {
-		o := &b.allocations[i]
-		if o == al {
-			continue
-		}
-		others += o.charged
-		if due := b.fairOf(o); tracks && o.deficit > al.deficit && due*l.cfg.Sync.Seconds() >= float64(quota.Token) {
-			others += max(0, quota.RoundUnits(due)-o.charged)
+		if o := &b.allocations[i]; o != al {
+			others += o.charged
 		}
 	}
 	want := b.withDeficit(al, t.fair)
