@@ -70,7 +70,7 @@ type answer struct {
 	by        *quota.Request // the last request that used it
 }
 
-// pledge is what a call will spend of held tokens if the leader admits the rest. Others may spend them before.
+// pledge is the part of the held tokens that a call spends if the leader admits the rest. Other calls may spend them first.
 type pledge struct {
 	b    *bucket // nil: nothing
 	cost quota.Units

@@ -127,7 +127,7 @@ func (b *bucket) decide(now quota.Time, q *quota.Ask, kept quota.Units) quota.An
 	return out
 }
 
-// demandOf is what a decision adds to the demand: a member reports by itself what it spends of its own tokens.
+// demandOf returns the tokens that a decision adds to the demand. The member reports the tokens that it spends itself.
 func demandOf(q *quota.Ask, allowed bool) quota.Units {
 	if allowed {
 		return q.Booked()
