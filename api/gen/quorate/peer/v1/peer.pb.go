@@ -6159,10 +6159,12 @@ type AskAnswer struct {
 	Report bool `protobuf:"varint,10,opt,name=report,proto3" json:"report,omitempty"`
 	// When the leader decided, on its clock.
 	AtUnixNanos int64 `protobuf:"varint,11,opt,name=at_unix_nanos,json=atUnixNanos,proto3" json:"at_unix_nanos,omitempty"`
-	// What level includes of the use and the refunds of the requester's opening of the key.
-	Epoch         uint64 `protobuf:"varint,12,opt,name=epoch,proto3" json:"epoch,omitempty"`
-	Used          int64  `protobuf:"varint,13,opt,name=used,proto3" json:"used,omitempty"`
-	Refunded      int64  `protobuf:"varint,14,opt,name=refunded,proto3" json:"refunded,omitempty"`
+	// The requester's opening of the key that used and refunded belong to.
+	Epoch uint64 `protobuf:"varint,12,opt,name=epoch,proto3" json:"epoch,omitempty"`
+	// Use of that opening which level includes.
+	Used int64 `protobuf:"varint,13,opt,name=used,proto3" json:"used,omitempty"`
+	// Refunds of that opening which level includes.
+	Refunded      int64 `protobuf:"varint,14,opt,name=refunded,proto3" json:"refunded,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
