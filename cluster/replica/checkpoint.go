@@ -6,6 +6,7 @@ import (
 	"time"
 
 	raftlogv1 "github.com/quorate/quorate/api/gen/quorate/raftlog/v1"
+	"github.com/quorate/quorate/internal/backoff"
 	"github.com/quorate/quorate/internal/quota"
 	"github.com/quorate/quorate/internal/snapshotio"
 	"github.com/quorate/quorate/leader"
@@ -32,7 +33,7 @@ func (s *Set) sweeper() {
 	next := schedule{}
 	for {
 		select {
-		case <-s.stop:
+		case <-s.ctx.Done():
 			return
 		case <-tick.C:
 		}
@@ -47,19 +48,8 @@ func (s *Set) sweeper() {
 
 // checkpointer checkpoints all ranges together, once per checkpointEvery.
 func (s *Set) checkpointer() {
-	ctx, cancel := context.WithCancel(context.Background())
-	defer cancel()
-	go func() {
-		<-s.stop
-		cancel()
-	}()
-	for {
-		select {
-		case <-s.stop:
-			return
-		case <-time.After(untilTick(time.Now())):
-		}
-		s.checkpointAll(ctx)
+	for backoff.Sleep(s.ctx, untilTick(time.Now())) == nil {
+		s.checkpointAll(s.ctx)
 	}
 }
 
@@ -186,20 +176,18 @@ func (r *Replica) requestCheckpoint() {
 // urgentCheckpointer writes requested checkpoints of what members wait for, as soon as it can. Requests
 // that arrive during a checkpoint go into the next one.
 func (s *Set) urgentCheckpointer() {
-	ctx, cancel := context.WithCancel(context.Background())
 	var busy sync.WaitGroup
 	defer busy.Wait()
-	defer cancel()
 	slots := make(chan struct{}, atOnce)
 	for {
 		select {
-		case <-s.stop:
+		case <-s.ctx.Done():
 			return
 		case r := <-s.urgent:
 			slots <- struct{}{}
 			r.urgent.Store(false)
 			busy.Go(func() {
-				r.checkpoint(ctx, false)
+				r.checkpoint(s.ctx, false)
 				<-slots
 			})
 		}

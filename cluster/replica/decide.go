@@ -90,7 +90,7 @@ func (r *Replica) Decide(asks []quota.Ask, answer func(i int, a quota.Answer)) (
 		case <-committed:
 		case <-timer.C:
 			waits = false
-		case <-r.set.stop:
+		case <-r.set.ctx.Done():
 			waits = false
 		}
 	}

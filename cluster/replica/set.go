@@ -74,14 +74,16 @@ type Set struct {
 	measured measured
 	stats    stats
 
-	urgent chan *Replica // replicas with a requested checkpoint, each at most once
-	stop   chan struct{}
+	urgent chan *Replica   // replicas with a requested checkpoint, each at most once
+	ctx    context.Context // ends with Close
+	cancel context.CancelFunc
 	done   sync.WaitGroup
 }
 
 // New returns a Set that leads no range. Call Start, and Close at the end.
 func New(cfg *Config, node Node) *Set {
-	s := &Set{cfg: *cfg, node: node, log: cfg.Log, urgent: make(chan *Replica, cfg.Ranges), stop: make(chan struct{})}
+	s := &Set{cfg: *cfg, node: node, log: cfg.Log, urgent: make(chan *Replica, cfg.Ranges)}
+	s.ctx, s.cancel = context.WithCancel(context.Background())
 	for r := range quota.RangeID(cfg.Ranges) {
 		s.replicas = append(s.replicas, &Replica{ID: r, Machine: NewMachine(cfg.Mono), set: s})
 	}
@@ -98,7 +100,7 @@ func (s *Set) Start() {
 
 // Close stops the goroutines that Start started, if any, and ends every wait.
 func (s *Set) Close() {
-	close(s.stop)
+	s.cancel()
 	s.done.Wait()
 }
 
