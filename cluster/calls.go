@@ -7,6 +7,7 @@ import (
 
 	peerv1 "github.com/quorate/quorate/api/gen/quorate/peer/v1"
 	"github.com/quorate/quorate/cluster/peercall"
+	"github.com/quorate/quorate/cluster/raftgroup"
 	"github.com/quorate/quorate/internal/quota"
 	"github.com/quorate/quorate/internal/tracing"
 )
@@ -64,10 +65,53 @@ func (n *Node) addCalls() {
 	n.calls = t
 }
 
-// callSlow calls another node when the answer waits for a disk. The duration does not count towards
-// the round trip, and only ctx limits it. If the call is part of a trace, it carries the trace
-// parent.
-func (n *Node) callSlow(ctx context.Context, to quota.NodeID, c *peerv1.Call) (_ *peerv1.Call, err error) {
+// part has the methods that the packages of a node ask of it alike. The adapters for their Node interfaces
+// embed it, or slow.
+type part struct{ *Node }
+
+func (n part) Now() quota.Time                     { return n.clock.Now() }
+func (n part) MetaLeader() quota.NodeID            { return n.routes.metaLeader() }
+func (n part) Leader(r quota.RangeID) quota.NodeID { return n.routes.leader(r) }
+func (n part) Up(id quota.NodeID) bool             { return n.routes.up(id) }
+func (n part) Committed() *quota.Limits            { return n.meta.Current() }
+func (n part) Members() []quota.NodeID             { return n.members.View().IDs }
+
+// Call calls another node, for at most peercall.Limit, and updates its round trip.
+func (n part) Call(ctx context.Context, to quota.NodeID, c *peerv1.Call) (*peerv1.Call, error) {
+	ctx, cancel := context.WithTimeout(ctx, peercall.Limit)
+	defer cancel()
+	start := n.clock.Now()
+	out, err := slow{n}.Call(ctx, to, c)
+	if err == nil {
+		took := n.clock.Now().Sub(start)
+		n.routes.peer(to, func(p *peer) { p.observeRTT(took) })
+	}
+	return out, err
+}
+
+// Send queues a frame of reports or grants, and counts it if it cannot be queued.
+func (n part) Send(to quota.NodeID, f *peerv1.Frame) {
+	if err := n.net.Send(to, peerv1.Lane_LANE_DATA, f); err != nil {
+		n.stats.unsent.Inc()
+	}
+}
+
+// Propose writes an entry to the log of a range.
+func (n part) Propose(ctx context.Context, r quota.RangeID, entry []byte) error {
+	g := n.host.Group(raftgroup.OfRange(r))
+	if g == nil { // the node is closing
+		return raftgroup.ErrClosed
+	}
+	_, err := g.Apply(ctx, entry)
+	return err
+}
+
+// slow is a part whose calls wait for a disk.
+type slow struct{ part }
+
+// Call calls another node. The duration does not count towards the round trip, and only ctx limits it. If
+// the call is part of a trace, it carries the trace parent.
+func (n slow) Call(ctx context.Context, to quota.NodeID, c *peerv1.Call) (_ *peerv1.Call, err error) {
 	ctx, span := n.cfg.Tracer.Part(ctx, "quorate.peer.call")
 	defer func() { span.End(err) }()
 	if parent := n.cfg.Tracer.Parent(ctx); parent != "" {
@@ -80,38 +124,4 @@ func (n *Node) callSlow(ctx context.Context, to quota.NodeID, c *peerv1.Call) (_
 		return nil, err
 	}
 	return f.GetCall(), nil
-}
-
-// call calls another node, for at most peercall.Limit, and updates its round trip.
-func (n *Node) call(ctx context.Context, to quota.NodeID, c *peerv1.Call) (*peerv1.Call, error) {
-	ctx, cancel := context.WithTimeout(ctx, peercall.Limit)
-	defer cancel()
-	start := n.clock.Now()
-	out, err := n.callSlow(ctx, to, c)
-	if err != nil {
-		return nil, err
-	}
-	took := n.clock.Now().Sub(start)
-	n.routes.peer(to, func(p *peer) { p.observeRTT(took) })
-	return out, nil
-}
-
-// part has the methods that the packages of a node ask of it alike. The adapters for their Node interfaces
-// embed it, or slow.
-type part struct{ *Node }
-
-func (n part) Now() quota.Time                     { return n.clock.Now() }
-func (n part) MetaLeader() quota.NodeID            { return n.routes.metaLeader() }
-func (n part) Leader(r quota.RangeID) quota.NodeID { return n.routes.leader(r) }
-func (n part) Up(id quota.NodeID) bool             { return n.routes.up(id) }
-
-func (n part) Call(ctx context.Context, to quota.NodeID, c *peerv1.Call) (*peerv1.Call, error) {
-	return n.call(ctx, to, c)
-}
-
-// slow is a part whose calls wait for a disk.
-type slow struct{ part }
-
-func (n slow) Call(ctx context.Context, to quota.NodeID, c *peerv1.Call) (*peerv1.Call, error) {
-	return n.callSlow(ctx, to, c)
 }

@@ -2,7 +2,6 @@ package cluster
 
 import (
 	"github.com/quorate/quorate/aggregator"
-	peerv1 "github.com/quorate/quorate/api/gen/quorate/peer/v1"
 	"github.com/quorate/quorate/cluster/dataplane"
 	"github.com/quorate/quorate/cluster/journal"
 	"github.com/quorate/quorate/cluster/membership"
@@ -26,8 +25,7 @@ func (n *Node) newDecider(v *membership.View) *dataplane.Decider {
 // deciderNode adapts Node to dataplane.Node.
 type deciderNode struct{ part }
 
-func (n deciderNode) Send(to quota.NodeID, f *peerv1.Frame) { n.sendFrame(to, f) }
-
+// Worked implements dataplane.Node.
 func (n deciderNode) Worked() { n.clients.Collected() }
 
 func (n deciderNode) Tick(now quota.Time) { n.Recorder.Tick(now) }

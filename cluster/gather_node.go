@@ -7,12 +7,6 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// gatherNode adapts Node to gather.Node.
-type gatherNode struct{ slow }
-
-// Members implements gather.Node.
-func (n gatherNode) Members() []quota.NodeID { return n.members.View().IDs }
-
 // WatchAll watches the events of all nodes; see gather.Service.
 func (n *Node) WatchAll(f quota.EventFilter, node string, buffer int) (events <-chan *quoratev1.WatchResponse, lost func() uint64, stop func()) {
 	return n.gather.WatchAll(f, node, buffer)

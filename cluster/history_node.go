@@ -1,8 +1,6 @@
 package cluster
 
 import (
-	"context"
-
 	"github.com/quorate/quorate/cluster/raftgroup"
 	"github.com/quorate/quorate/cluster/recorder"
 	"github.com/quorate/quorate/internal/history"
@@ -33,10 +31,6 @@ func (n historyNode) Open(r quota.RangeID) bool {
 
 func (n historyNode) WithLedger(r quota.RangeID, f func(l *leader.Ledger, now quota.Time)) {
 	n.ranges.Of(r).With(f)
-}
-
-func (n historyNode) Propose(ctx context.Context, r quota.RangeID, entry []byte) error {
-	return n.proposeRange(ctx, r, entry)
 }
 
 func (n historyNode) Voters(r quota.RangeID) []quota.NodeID { return n.members.View().Ranges[r].Voters }

@@ -32,7 +32,7 @@ func (c *Config) membership(s starts) membership.Config {
 type memberNode struct{ part }
 
 func (n memberNode) CallSlow(ctx context.Context, to quota.NodeID, c *peerv1.Call) (*peerv1.Call, error) {
-	return n.callSlow(ctx, to, c)
+	return slow(n).Call(ctx, to, c)
 }
 
 func (n memberNode) Net() *transport.Net { return n.net }

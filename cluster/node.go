@@ -138,7 +138,7 @@ func newNode(cfg Config, v *membership.View, stored bool, lock *datadir.Lock, s 
 	n.accounts = n.newAccounts()
 	n.backups = n.newBackups()
 	n.Recorder = n.newHistory()
-	n.gather = gather.New(gather.Config{Self: cfg.Self, AuditPath: cfg.AuditLog}, gatherNode{slow{part{n}}})
+	n.gather = gather.New(gather.Config{Self: cfg.Self, AuditPath: cfg.AuditLog}, slow{part{n}})
 	n.clients = n.newClients()
 	n.addCalls()
 	return n

@@ -12,9 +12,5 @@ func (n *Node) newRates() *rates.Reader {
 // ratesNode adapts Node to rates.Node.
 type ratesNode struct{ part }
 
-// Committed implements rates.Node.
-func (n ratesNode) Committed() *quota.Limits { return n.meta.Current() }
-
-func (n ratesNode) Members() []quota.NodeID { return n.members.View().IDs }
-
+// Up implements rates.Node.
 func (n ratesNode) Up() []quota.NodeID { return n.routes.upNodes() }

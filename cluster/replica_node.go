@@ -1,11 +1,8 @@
 package cluster
 
 import (
-	"context"
 	"time"
 
-	peerv1 "github.com/quorate/quorate/api/gen/quorate/peer/v1"
-	"github.com/quorate/quorate/cluster/raftgroup"
 	"github.com/quorate/quorate/cluster/replica"
 	"github.com/quorate/quorate/cluster/transport"
 	"github.com/quorate/quorate/internal/bound"
@@ -18,15 +15,13 @@ func (n *Node) newReplicas() *replica.Set {
 		Self: n.cfg.Self, Ranges: n.cfg.Ranges, Sync: n.cfg.Sync, MaxKeys: n.cfg.MaxKeys, AskWait: n.cfg.AskWait,
 		Now: n.clock.Now, Mono: n.clock.Mono, Overrides: n.meta, Log: n.log, Registry: n.cfg.Registry,
 		Series: n.cfg.Series, TopKeys: n.cfg.TopKeys, Refused: n.stats.refusedReports,
-	}, replicaNode{n})
+	}, replicaNode{part{n}})
 }
 
 // replicaNode adapts Node to replica.Node.
-type replicaNode struct{ *Node }
+type replicaNode struct{ part }
 
-// Committed implements replica.Node.
-func (n replicaNode) Committed() *quota.Limits { return n.meta.Current() }
-
+// Members implements replica.Node.
 func (n replicaNode) Members(before time.Time) (ids []quota.NodeID, joined int) {
 	v := n.members.View()
 	return v.IDs, v.Table.JoinedBefore(before)
@@ -42,20 +37,6 @@ func (n replicaNode) Dead() map[quota.NodeID]quota.Incarnation {
 
 func (n replicaNode) Suspects() []quota.NodeID { return n.routes.inState(transport.Refused) }
 
-func (n replicaNode) Propose(ctx context.Context, r quota.RangeID, entry []byte) error {
-	return n.proposeRange(ctx, r, entry)
-}
-
-// proposeRange writes an entry to the log of a range.
-func (n *Node) proposeRange(ctx context.Context, r quota.RangeID, entry []byte) error {
-	g := n.host.Group(raftgroup.OfRange(r))
-	if g == nil { // the node is closing
-		return raftgroup.ErrClosed
-	}
-	_, err := g.Apply(ctx, entry)
-	return err
-}
-
 func (n replicaNode) Leads(r quota.RangeID, term quota.Term) {
 	n.routes.set(r, n.cfg.Self, term)
 	n.UseLeader(n.cfg.Self, map[quota.RangeID]quota.Term{r: term})
@@ -66,15 +47,6 @@ func (n replicaNode) LeadsNoMore(r quota.RangeID) {
 	n.routes.clear(r, n.cfg.Self)
 	n.leadersLost([]quota.RangeID{r})
 	n.announce()
-}
-
-func (n replicaNode) Send(to quota.NodeID, f *peerv1.Frame) { n.sendFrame(to, f) }
-
-// sendFrame queues a frame of reports or grants, and counts it if it cannot be queued.
-func (n *Node) sendFrame(to quota.NodeID, f *peerv1.Frame) {
-	if err := n.net.Send(to, peerv1.Lane_LANE_DATA, f); err != nil {
-		n.stats.unsent.Inc()
-	}
 }
 
 // election is how long a range has no leader after a crash, as measured in
