@@ -64,7 +64,7 @@ else
 fi
 took=$(($(date +%s%N) - began))
 hz=$(getconf CLK_TCK)
-printf '%-5s %15s %8s %8s %9s\n' node '% of one core' 'RSS MB' threads 'open files'
+printf '%-5s %15s %8s %8s %9s\n' node '% of one core' 'RSS MiB' threads 'open files'
 for i in 0 1 2; do
 	p=${pids[$i]}
 	used=$(($(ticks "$p") - before[i]))

@@ -60,7 +60,7 @@ var masks = []*regexp.Regexp{
 // numberMasks match what differs besides after numberMarker: measured numbers, ids and charts.
 var numberMasks = []*regexp.Regexp{
 	regexp.MustCompile(`:\*\d+(\*[a-z]+)+\*in\*+`), // progress, unless all was done at once
-	regexp.MustCompile(`[\d.]+\*(bytes|kB)\b`),
+	regexp.MustCompile(`[\d.]+\*[KM]?i?B\b`),
 	regexp.MustCompile(`\b[0-9a-f]{12,}\b`),
 	regexp.MustCompile(`\[n\d( n\d)*\]`), // nodes that have not followed yet
 	regexp.MustCompile(`[\d.,]*\d%?`),

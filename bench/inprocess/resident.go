@@ -75,7 +75,7 @@ func residentClient() suite.Group {
 		Name: "client-memory", Title: "Memory that a client adds to a service",
 		Note: "Resident memory of a process that runs only a client of a real node, which uses all keys all the time, " +
 			"less the memory that it had before the client. Both rows include gRPC, which most services link anyway.",
-		Measures: []suite.Measure{{Name: "RSS", Unit: "MB more"}}, Rounds: 3, QuickRounds: 1,
+		Measures: []suite.Measure{{Name: "RSS", Unit: "MiB more"}}, Rounds: 3, QuickRounds: 1,
 		Subjects: []suite.Subject{
 			residentSubject("Quorate, client, 1 key", 1),
 			residentSubject("Quorate, client, 10,000 keys", keys, suite.Target{Measure: "RSS", AtMost: 2}),

@@ -32,7 +32,7 @@ func idle() suite.Group {
 		Name: "idle", Title: "Three nodes, idle and with 10,000 keys in use",
 		Note: "64 ranges, the default. Checks use the keys in turn, 2000 a second in total. All figures are for each node: CPU of one core, resident memory, " +
 			"calls of fsync and fdatasync (one transaction of the log is two), bytes to the disk, and bytes written to sockets and files.",
-		Measures: []suite.Measure{{Name: cpu, Unit: "% of a core"}, {Name: resident, Unit: "MB"}, {Name: fsyncs, Unit: "1/s"}, {Name: written, Unit: "kB/s"}, {Name: sent, Unit: "kB/s"}},
+		Measures: []suite.Measure{{Name: cpu, Unit: "% of a core"}, {Name: resident, Unit: "MiB"}, {Name: fsyncs, Unit: "1/s"}, {Name: written, Unit: "kB/s"}, {Name: sent, Unit: "kB/s"}},
 		Rounds:   3, QuickRounds: 1, Full: 5 * time.Second, Quick: 5 * time.Second,
 		Subjects: []suite.Subject{
 			{

@@ -258,20 +258,12 @@ func dur(v any) string {
 	return strconv.Itoa(int(d.Hours()/24)) + " days"
 }
 
-// byteSize formats a number of bytes in binary units; a dash for 0, which is unknown.
+// byteSize formats a number of bytes; a dash for 0, which is unknown.
 func byteSize(n uint64) string {
 	if n == 0 {
 		return "–"
 	}
-	unit, v := 0, float64(n)
-	for ; v >= 1024 && unit < 4; unit++ {
-		v /= 1024
-	}
-	decimals := 1
-	if unit == 0 || v >= 100 {
-		decimals = 0
-	}
-	return strconv.FormatFloat(v, 'f', decimals, 64) + " " + []string{"B", "KiB", "MiB", "GiB", "TiB"}[unit]
+	return phrase.Bytes(n)
 }
 
 // moment formats a time in UTC, with its distance from now as a tooltip.

@@ -1,4 +1,4 @@
-// Package phrase formats counts, durations and untrusted text for people, alike in the command
+// Package phrase formats counts, durations, sizes and untrusted text for people, alike in the command
 // line, the console and error messages.
 package phrase
 
@@ -46,6 +46,19 @@ func TrimZeros(s string) string {
 		s = strings.TrimSuffix(s, "0m")
 	}
 	return s
+}
+
+// Bytes formats a number of bytes in binary units: 512 B, 2.0 KiB, 150 MiB.
+func Bytes(n uint64) string {
+	unit, v := 0, float64(n)
+	for ; v >= 1024 && unit < 4; unit++ {
+		v /= 1024
+	}
+	decimals := 1
+	if unit == 0 || v >= 100 {
+		decimals = 0
+	}
+	return strconv.FormatFloat(v, 'f', decimals, 64) + " " + [...]string{"B", "KiB", "MiB", "GiB", "TiB"}[unit]
 }
 
 // Show makes a text that a user chose, such as a key, safe for a terminal and cuts it to 64

@@ -29,6 +29,14 @@ func TestSpan(t *testing.T) {
 	}
 }
 
+func TestBytes(t *testing.T) {
+	for n, want := range map[uint64]string{0: "0 B", 512: "512 B", 2048: "2.0 KiB", 150 << 20: "150 MiB", 3 << 40: "3.0 TiB", 1 << 62: "4194304 TiB"} {
+		if got := Bytes(n); got != want {
+			t.Errorf("%d: %q, want %q", n, got, want)
+		}
+	}
+}
+
 func TestShow(t *testing.T) {
 	for s, want := range map[string]string{
 		"ann": "ann", "a\x1b[2J": `"a\x1b[2J"`, "\xff": `"\xff"`, strings.Repeat("ä", 65): strings.Repeat("ä", 61) + "...", strings.Repeat("ä", 64): strings.Repeat("ä", 64),

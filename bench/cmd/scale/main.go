@@ -105,7 +105,7 @@ func play(what string, s scale.Shape) {
 		n(float64(r.Frames) / node), n(s.Frames()), n(bytes / node), n(bytes / float64(max(r.Entries, 1))),
 		n(float64(r.Booked) / leader), n(s.Holders()), us(r.Member, r.Entries), us(r.Leader+r.Tend, r.Booked),
 		core(r.Member, node), core(r.Leader+r.Tend, leader),
-		fmt.Sprintf("%v, %s MB", took.Round(100*time.Millisecond), n(float64(use.Maxrss>>10))),
+		fmt.Sprintf("%v, %s MiB", took.Round(100*time.Millisecond), n(float64(use.Maxrss>>10))),
 	}
 	fmt.Println("| " + strings.Join(cells, " | ") + " |")
 }

@@ -27,7 +27,7 @@ const (
 func playReal(ctx context.Context, most int, rate float64, d time.Duration) error {
 	defer process.Cleanup()
 	fmt.Printf("%d ranges, %d keys, Zipf 1.1; each node is asked %s times a second over gRPC, for %v.\n\n", realRanges, realKeys, suite.Number(rate), d)
-	fmt.Println("| nodes | ready after | idle: a node's core | RSS of a node, MB | asked: checks/s of a node | a node's core | RSS of a node, MB | errors |")
+	fmt.Println("| nodes | ready after | idle: a node's core | RSS of a node, MiB | asked: checks/s of a node | a node's core | RSS of a node, MiB | errors |")
 	fmt.Println("|---|---|---|---|---|---|---|---|")
 	for nodes := 3; nodes <= most; nodes *= 2 {
 		if err := playCluster(ctx, nodes, rate, d); err != nil {

@@ -104,7 +104,7 @@ func run(ctx context.Context) (flat bool, err error) {
 		rate = *fixed
 	}
 	report.printf("The nodes answer at most %s checks/s. The load was %s checks/s for %v, on %d keys at a time, each in use for %v.\n\n", suite.Number(most), suite.Number(rate), *duration, *keys, life)
-	report.println("| after | checks/s | CPU of 3 nodes, µs per check | p50, ms | p99, ms | errors | keys so far | keys in nodes' tables | keys in leaders' ledgers | resident memory without mapped files, 3 nodes, MB | mapped files, MB | live heap, MB | goroutines | descriptors | disk, MB | faults |")
+	report.println("| after | checks/s | CPU of 3 nodes, µs per check | p50, ms | p99, ms | errors | keys so far | keys in nodes' tables | keys in leaders' ledgers | resident memory without mapped files, 3 nodes, MiB | mapped files, MiB | live heap, MiB | goroutines | descriptors | disk, MiB | faults |")
 	report.println("|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|")
 	var rows []row
 	for w := range windows {

@@ -159,7 +159,7 @@ const (
 // sweep.
 const mostHeld = 3
 
-// mostFiles bounds the mapped files of a node, in MB: its binary, and logs, which grow to 64 MB of
+// mostFiles bounds the mapped files of a node, in MiB: its binary, and logs, which grow to 64 MiB of
 // entries, half as many behind snapshots, and the unused space of bbolt.
 const mostFiles = 200
 
@@ -181,8 +181,8 @@ func judge(rows []row, keys, nodes int, latency, faults bool) (string, bool) {
 		fmt.Fprintf(&out, "| %s | %s | %s | %.2f | %s | %v |\n", what, suite.Number(first), suite.Number(last), last/first, suite.Number(most), ok)
 	}
 	say("CPU, µs per check", mostUsed, func(r *row) float64 { return r.cpu.Seconds() * 1e6 })
-	say("resident memory without mapped files, MB", mostUsed, func(r *row) float64 { return r.own / (1 << 20) })
-	say("heap, MB", mostUsed, func(r *row) float64 { return r.heap / (1 << 20) })
+	say("resident memory without mapped files, MiB", mostUsed, func(r *row) float64 { return r.own / (1 << 20) })
+	say("heap, MiB", mostUsed, func(r *row) float64 { return r.heap / (1 << 20) })
 	say("goroutines", mostGoroutines, func(r *row) float64 { return r.goroutines })
 	if faults {
 		say("descriptors", mostGoroutines, func(r *row) float64 { return r.open })
@@ -206,8 +206,8 @@ func judge(rows []row, keys, nodes int, latency, faults bool) (string, bool) {
 		mostErrors = mostFailed * asked
 	}
 	atMost("errors of "+suite.Number(asked)+" checks", failed, mostErrors)
-	atMost("mapped files of a node at the end, MB", last.files/float64(nodes)/(1<<20), mostFiles)
-	atMost("data directory of a node at the end, MB", last.disk/float64(nodes)/(1<<20), mostFiles)
+	atMost("mapped files of a node at the end, MiB", last.files/float64(nodes)/(1<<20), mostFiles)
+	atMost("data directory of a node at the end, MiB", last.disk/float64(nodes)/(1<<20), mostFiles)
 	atMost("keys in a node's table at the end", last.held/float64(nodes), float64(mostHeld*keys))
 	// Otherwise the run was too short for keys to be dropped.
 	replaced := last.keys >= 2*mostHeld*keys

@@ -111,7 +111,7 @@ func (b *backupper) from(ctx context.Context, addr string, stdout, stderr io.Wri
 	if err != nil {
 		return true, err
 	}
-	fmt.Fprintf(stderr, "cluster %s: %d ranges, %s, as of %s: %s\n", phrase.Show(m.Cluster), m.Ranges, render.BytesText(in.total), m.At.Format(time.RFC3339), name)
+	fmt.Fprintf(stderr, "cluster %s: %d ranges, %s, as of %s: %s\n", phrase.Show(m.Cluster), m.Ranges, phrase.Bytes(uint64(in.total)), m.At.Format(time.RFC3339), name)
 	return true, nil
 }
 
@@ -195,7 +195,7 @@ func (b *backupInput) fill() error {
 	}
 	b.left = m.GetData()
 	b.total += int64(len(b.left))
-	b.progress.Bar(int64(m.GetGroupsDone()), int64(m.GetGroupsTotal()), "%s, %d of %d groups", render.BytesText(b.total), m.GetGroupsDone(), m.GetGroupsTotal())
+	b.progress.Bar(int64(m.GetGroupsDone()), int64(m.GetGroupsTotal()), "%s, %d of %d groups", phrase.Bytes(uint64(b.total)), m.GetGroupsDone(), m.GetGroupsTotal())
 	return nil
 }
 

@@ -113,7 +113,7 @@ func openBackup(cmd *cobra.Command, path string) (in io.ReadCloser, name string,
 // inspectBackup reads a whole backup. Its error names the backup.
 func inspectBackup(in io.Reader, name string, stderr io.Writer) (*backup.Content, error) {
 	p := render.NewProgress(stderr)
-	c, err := backup.Inspect(in, func(n int64) { p.Bar(n, render.FileSize(name), "%s: %s read", name, render.BytesText(n)) })
+	c, err := backup.Inspect(in, func(n int64) { p.Bar(n, render.FileSize(name), "%s: %s read", name, phrase.Bytes(uint64(n))) })
 	p.End()
 	if unread, ok := errors.AsType[*fs.PathError](err); ok {
 		return nil, exit.Invalid(unread)

@@ -230,10 +230,10 @@ func (d *nodeDescription) print(p *render.Page, self string) {
 			line("CPU", fmt.Sprintf("%.2f cores", *r.Cpu))
 		}
 		if r.MemoryBytes != nil {
-			line("memory", render.BytesText(int64(min(*r.MemoryBytes, 1<<62))))
+			line("memory", phrase.Bytes(*r.MemoryBytes))
 		}
 		if r.DiskFreeBytes != nil {
-			line("disk free", render.BytesText(int64(min(*r.DiskFreeBytes, 1<<62))))
+			line("disk free", phrase.Bytes(*r.DiskFreeBytes))
 		}
 	}
 	line("clients", d.Clients)

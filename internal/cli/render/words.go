@@ -17,19 +17,6 @@ import (
 	"github.com/quorate/quorate/internal/phrase"
 )
 
-// BytesText formats a number of bytes, such as 1.5 MiB.
-func BytesText(n int64) string {
-	switch {
-	case n < 10_000:
-		return fmt.Sprintf("%d bytes", n)
-	case n < 10_000_000:
-		return fmt.Sprintf("%.1f kB", float64(n)/1e3)
-	case n < 10_000_000_000:
-		return fmt.Sprintf("%.1f MB", float64(n)/1e6)
-	}
-	return fmt.Sprintf("%.1f GB", float64(n)/1e9)
-}
-
 // FileSize returns the size of a regular file, or 0.
 func FileSize(name string) int64 {
 	st, err := os.Stat(name)

@@ -66,7 +66,7 @@ func (o *initOptions) restore(file string, stdout, stderr io.Writer) error {
 	p, size := render.NewProgress(stderr), render.FileSize(file)
 	c, err := backup.Restore(func() (io.ReadCloser, error) { return os.Open(file) }, backup.RestoreConfig{
 		Dir: o.data, Node: quota.NodeID(o.node), Cluster: o.cluster,
-		Progress: func(what string, n int64) { p.Bar(n, size, "%s: %s %s", file, render.BytesText(n), what) },
+		Progress: func(what string, n int64) { p.Bar(n, size, "%s: %s %s", file, phrase.Bytes(uint64(n)), what) },
 	})
 	p.End()
 	if err != nil {
