@@ -72,7 +72,7 @@ func (a *attachment) serve() error {
 	ended := make(chan error, 1)
 	go func() {
 		err := <-a.read
-		a.out.End(nil) // messages that wait are still sent
+		a.out.End("") // messages that wait are still sent
 		ended <- err
 		if err != nil {
 			cancel()
@@ -125,7 +125,7 @@ func (a *attachment) reads() error {
 
 // begin receives the first message.
 func (a *attachment) begin() error {
-	late := time.AfterFunc(attachHelloWait, func() { a.out.End(goodbye("the first message took too long")) })
+	late := time.AfterFunc(attachHelloWait, func() { a.out.End("the first message took too long") })
 	defer late.Stop()
 	m, err := a.stream.Recv()
 	if err != nil {
@@ -374,9 +374,4 @@ func attachFault(err error) error {
 		return &apierr.Error{Code: codes.FailedPrecondition, HTTP: http.StatusConflict, Reason: "STALE_ATTACHMENT", Detail: err.Error()}
 	}
 	return &apierr.Error{Code: codes.Internal, HTTP: http.StatusInternalServerError, Reason: "INTERNAL", Detail: err.Error()}
-}
-
-// goodbye returns the last message to a process, with the reason.
-func goodbye(reason string) *quoratev1.AttachResponse {
-	return &quoratev1.AttachResponse{Body: &quoratev1.AttachResponse_Goodbye{Goodbye: &quoratev1.Goodbye{Reason: reason}}}
 }

@@ -141,7 +141,7 @@ func TestAttach(t *testing.T) {
 		t.Errorf("settlement %+v", s)
 	}
 	h.mu.Unlock()
-	h.out.End(&quoratev1.AttachResponse{Body: &quoratev1.AttachResponse_Goodbye{Goodbye: &quoratev1.Goodbye{Reason: "stops"}}})
+	h.out.End("stops")
 	if m, err := stream.Recv(); err != nil || m.GetGoodbye().GetReason() != "stops" {
 		t.Errorf("got %v, %v", m, err)
 	}

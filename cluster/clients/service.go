@@ -232,7 +232,7 @@ func (s *Service) Attach(h *attach.Hello, out *attach.Outbox) (attach.Session, e
 		return nil, attach.ErrStale
 	}
 	if was != nil {
-		was.out.End(goodbye("the process has attached again"))
+		was.out.End("the process has attached again")
 	}
 	c.settling.ctx, c.settling.cancel = context.WithCancel(s.ctx)
 	s.sessions[c.id] = c
@@ -266,10 +266,6 @@ func (s *Service) sendPeers() {
 	for _, c := range s.sessions {
 		c.out.Put(m)
 	}
-}
-
-func goodbye(reason string) *quoratev1.AttachResponse {
-	return &quoratev1.AttachResponse{Body: &quoratev1.AttachResponse_Goodbye{Goodbye: &quoratev1.Goodbye{Reason: reason}}}
 }
 
 // run sends what answers no report: grants for waiting clients,
@@ -378,7 +374,7 @@ func (s *Service) Release() {
 	}
 	ended := s.ended
 	for _, c := range s.sessions {
-		c.out.End(goodbye("the node stops"))
+		c.out.End("the node stops")
 	}
 	s.mu.Unlock()
 	if left == 0 {
@@ -399,6 +395,6 @@ func (s *Service) Cut() {
 	defer s.mu.Unlock()
 	s.stopping = true
 	for _, c := range s.sessions {
-		c.out.End(nil)
+		c.out.End("")
 	}
 }

@@ -56,15 +56,15 @@ func (o *Outbox) Put(m *quoratev1.AttachResponse) {
 	o.ring()
 }
 
-// End adds a last message, unless it is nil, and ends the outbox.
-func (o *Outbox) End(last *quoratev1.AttachResponse) {
+// End adds a goodbye with the reason, unless that is empty, and ends the outbox.
+func (o *Outbox) End(reason string) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.ended {
 		return
 	}
-	if last != nil {
-		o.list = append(o.list, last)
+	if reason != "" {
+		o.list = append(o.list, &quoratev1.AttachResponse{Body: &quoratev1.AttachResponse_Goodbye{Goodbye: &quoratev1.Goodbye{Reason: reason}}})
 	}
 	o.end(nil)
 }
