@@ -60,7 +60,7 @@ func (t *inline) findOrAdd(n quota.LimitName, owner string) *limitEntry {
 	if err != nil {
 		return nil
 	}
-	if t.places.Take(owner, 1) != fairshare.NotFull {
+	if t.places.TryAcquire(owner, 1) != fairshare.NotFull {
 		return nil
 	}
 	s := newLimitEntry(n)
@@ -69,7 +69,7 @@ func (t *inline) findOrAdd(n quota.LimitName, owner string) *limitEntry {
 	s.rule.Store(&rule{limit: l, charges: []charge{{entry: s}}, simple: plain(l)})
 	s.used.Store(true)
 	if there, loaded := t.entries.LoadOrStore(n, s); loaded {
-		t.places.Give(owner, 1)
+		t.places.Release(owner, 1)
 		return there
 	}
 	return s
@@ -81,7 +81,7 @@ func (t *inline) sweep() {
 		if !s.used.Swap(false) && s.size.Load() == 0 {
 			s.gone.Store(true)
 			t.entries.Delete(n)
-			t.places.Give(s.owner, 1)
+			t.places.Release(s.owner, 1)
 		}
 		return true
 	})

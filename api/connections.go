@@ -57,9 +57,9 @@ func (l *boundListener) Accept() (net.Conn, error) {
 			return nil, err
 		}
 		from, why := subnet.OfConn(c.RemoteAddr()).String(), "total"
-		switch l.open.Take(from, 1) {
+		switch l.open.TryAcquire(from, 1) {
 		case fairshare.NotFull:
-			return &boundConn{Conn: c, release: sync.OnceFunc(func() { l.open.Give(from, 1) })}, nil
+			return &boundConn{Conn: c, release: sync.OnceFunc(func() { l.open.Release(from, 1) })}, nil
 		case fairshare.Each:
 			why = "address"
 		}

@@ -110,11 +110,11 @@ func TestWatchRates(t *testing.T) {
 	if err := s.Stream(t.Context(), &quoratev1.WatchRatesRequest{Interval: durationpb.New(time.Millisecond)}, nil); err == nil || apierr.From(err).Field != "interval" {
 		t.Errorf("every millisecond: %v", err)
 	}
-	s.watchers.Take("", maxRateWatchers)
+	s.watchers.TryAcquire("", maxRateWatchers)
 	if err := s.Stream(t.Context(), &quoratev1.WatchRatesRequest{}, nil); err == nil || apierr.From(err).Reason != "TOO_MANY_WATCHERS" || s.watchers.Held() != maxRateWatchers {
 		t.Errorf("one too many: %v", err)
 	}
-	s.watchers.Give("", maxRateWatchers)
+	s.watchers.Release("", maxRateWatchers)
 	if err := s.Stream(t.Context(), &quoratev1.WatchRatesRequest{Label: "x"}, nil); err == nil || apierr.From(err).Field != "label" || s.watchers.Held() != 0 {
 		t.Errorf("a bad label: %v", err)
 	}

@@ -31,9 +31,9 @@ func newWatchers(total int64, guard *auth.Guard) *fairshare.Pool {
 // what.
 func takeShare(ctx context.Context, pool *fairshare.Pool, n int64, what string) (stop func(), err error) {
 	owner := Owner(ctx)
-	full := pool.Take(owner, n)
+	full := pool.TryAcquire(owner, n)
 	if full == fairshare.NotFull {
-		return func() { pool.Give(owner, n) }, nil
+		return func() { pool.Release(owner, n) }, nil
 	}
 	e := &apierr.Error{
 		Code: codes.ResourceExhausted, HTTP: http.StatusServiceUnavailable, Reason: "TOO_MANY_WATCHERS", Retry: time.Second,

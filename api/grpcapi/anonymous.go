@@ -99,16 +99,16 @@ func (s *grpcServer) serveAnonymous(stream grpc.ServerStream, serve func() error
 		return serve()
 	}
 	owner, connection := ownerOfCall(ctx)
-	if s.anonymous.byConnection.Take(connection, 1) != fairshare.NotFull {
+	if s.anonymous.byConnection.TryAcquire(connection, 1) != fairshare.NotFull {
 		return tooManyAnonymous("this connection")
 	}
-	defer s.anonymous.byConnection.Give(connection, 1)
-	if full := s.anonymous.byAddress.Take(owner, 1); full == fairshare.Each {
+	defer s.anonymous.byConnection.Release(connection, 1)
+	if full := s.anonymous.byAddress.TryAcquire(owner, 1); full == fairshare.Each {
 		return tooManyAnonymous(owner)
 	} else if full != fairshare.NotFull {
 		return tooManyAnonymous("all callers")
 	}
-	defer s.anonymous.byAddress.Give(owner, 1)
+	defer s.anonymous.byAddress.Release(owner, 1)
 	return serve()
 }
 
@@ -220,16 +220,16 @@ type unverifiedKey struct{}
 // ends after unverifiedTime unless verified is called.
 func (s *grpcServer) awaitVerification(ctx context.Context) (context.Context, error) {
 	owner, _ := ownerOfCall(ctx)
-	if full := s.anonymous.unverified.Take(owner, MaxGRPCMessage); full != fairshare.NotFull {
+	if full := s.anonymous.unverified.TryAcquire(owner, MaxGRPCMessage); full != fairshare.NotFull {
 		return ctx, api.TooManyBodies(owner, full)
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	slow := time.AfterFunc(unverifiedTime, cancel)
-	give := context.AfterFunc(ctx, func() { s.anonymous.unverified.Give(owner, MaxGRPCMessage) })
+	give := context.AfterFunc(ctx, func() { s.anonymous.unverified.Release(owner, MaxGRPCMessage) })
 	return context.WithValue(ctx, unverifiedKey{}, &unverified{func() {
 		slow.Stop()
 		if give() {
-			s.anonymous.unverified.Give(owner, MaxGRPCMessage)
+			s.anonymous.unverified.Release(owner, MaxGRPCMessage)
 		}
 	}}), nil
 }

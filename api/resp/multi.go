@@ -63,7 +63,7 @@ func (c *conn) queue(args [][]byte) {
 		c.invalid("ERR MULTI: more than %d bytes of commands before EXEC; send fewer commands in a transaction, or none", maxQueued)
 		return
 	}
-	switch c.queued.Take(c.tx.owner, int64(len(r.out)-before)) {
+	switch c.queued.TryAcquire(c.tx.owner, int64(len(r.out)-before)) {
 	case fairshare.Total:
 		c.spoil()
 		c.failed(codeUnavailable, "TRYAGAIN the transactions of all connections hold %d bytes of commands, the maximum", maxQueuedAll)
@@ -88,7 +88,7 @@ func (c *conn) spoil() {
 
 // forget ends the transaction without running it.
 func (c *conn) forget() {
-	c.queued.Give(c.tx.owner, int64(len(c.tx.queued)))
+	c.queued.Release(c.tx.owner, int64(len(c.tx.queued)))
 	c.tx = transaction{}
 }
 
@@ -105,7 +105,7 @@ func (c *conn) exec([][]byte) {
 		c.invalid("EXECABORT Transaction discarded because of previous errors.")
 		return
 	}
-	defer c.queued.Give(t.owner, int64(len(t.queued)))
+	defer c.queued.Release(t.owner, int64(len(t.queued)))
 	c.tx = transaction{}
 	c.array(t.count)
 	var scratch [8][]byte

@@ -42,7 +42,7 @@ func (b *bodies) hold(w http.ResponseWriter, req *http.Request, owner string, an
 	}
 	body.hold(baseBytes)
 	req.Body = body
-	return func() { body.pool.Give(body.owner, body.held) }
+	return func() { body.pool.Release(body.owner, body.held) }
 }
 
 // heldBody charges its bytes to a pool as they are read.
@@ -56,7 +56,7 @@ type heldBody struct {
 }
 
 func (b *heldBody) hold(n int64) {
-	if full := b.pool.Take(b.owner, n); full != fairshare.NotFull {
+	if full := b.pool.TryAcquire(b.owner, n); full != fairshare.NotFull {
 		b.full = api.TooManyBodies(b.owner, full)
 		return
 	}

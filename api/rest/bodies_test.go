@@ -37,7 +37,7 @@ func TestNoRoomForBodies(t *testing.T) {
 		t.Fatalf("sign-in: %d %s", signed.Code, signed.Body)
 	}
 	for _, owner := range []string{"token:admin", "address:192.0.2.1"} {
-		if h.bodies.callers.Take(owner, callerBytes) != fairshare.NotFull {
+		if h.bodies.callers.TryAcquire(owner, callerBytes) != fairshare.NotFull {
 			t.Fatal("the pool is not free")
 		}
 	}

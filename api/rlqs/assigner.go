@@ -112,7 +112,7 @@ func (s *assigner) join(st *stream) error {
 	if s.closed {
 		return errClosing
 	}
-	switch s.streams.Take(st.origin.Owner, 1) {
+	switch s.streams.TryAcquire(st.origin.Owner, 1) {
 	case fairshare.Total:
 		return status.Errorf(codes.ResourceExhausted, "this node has %d streams of rate limit quotas, its maximum; use another node", s.opts.MaxStreams)
 	case fairshare.Each:
@@ -129,7 +129,7 @@ func (s *assigner) leave(st *stream) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.open, st)
-	s.streams.Give(st.origin.Owner, 1)
+	s.streams.Release(st.origin.Owner, 1)
 	for _, sub := range st.subs {
 		s.table.Gone(sub.key, sub.member)
 		delete(s.subs, sub.member)

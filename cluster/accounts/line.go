@@ -89,7 +89,7 @@ func (l *lines) wait(ctx context.Context, owner string, id account.ID) bool {
 		l.of, l.places = map[account.ID][]waiter{}, fairshare.NewPerFree(maxInLine)
 	}
 	line, busy := l.of[id]
-	if busy && l.places.Take(owner, 1) != fairshare.NotFull || !busy && l.bytes+sizeOfID(&id) > maxLineBytes {
+	if busy && l.places.TryAcquire(owner, 1) != fairshare.NotFull || !busy && l.bytes+sizeOfID(&id) > maxLineBytes {
 		l.mu.Unlock()
 		return false
 	}
@@ -115,7 +115,7 @@ func (l *lines) wait(ctx context.Context, owner string, id account.ID) bool {
 		return true // its turn came just now
 	}
 	l.of[id] = slices.Delete(line, at, at+1)
-	l.places.Give(owner, 1)
+	l.places.Release(owner, 1)
 	return false
 }
 
@@ -131,5 +131,5 @@ func (l *lines) pass(id account.ID) {
 	}
 	close(line[0].turn)
 	l.of[id] = line[1:]
-	l.places.Give(line[0].owner, 1)
+	l.places.Release(line[0].owner, 1)
 }

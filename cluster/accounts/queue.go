@@ -83,7 +83,7 @@ func (q *queue) await(ctx context.Context, p *pending) error {
 func (q *queue) push(p *pending) error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if full := q.places.Take(p.owner, 1); full != fairshare.NotFull {
+	if full := q.places.TryAcquire(p.owner, 1); full != fairshare.NotFull {
 		q.service.stats.overloads.Inc()
 		if full == fairshare.Each {
 			return fmt.Errorf("%w: %d for range %d, of which %s has as many as one caller may", errOverloaded, len(q.waiting), q.id, p.owner)
@@ -96,7 +96,7 @@ func (q *queue) push(p *pending) error {
 			time.AfterFunc(forgetPause, q.commitForgets)
 		}
 	} else if !q.startCommitter() {
-		q.places.Give(p.owner, 1)
+		q.places.Release(p.owner, 1)
 		return fmt.Errorf("%w: %w", errNotLeader, errClosing)
 	}
 	q.waiting = append(q.waiting, p)
@@ -147,7 +147,7 @@ func (q *queue) leave(ctx context.Context, p *pending) error {
 	}
 	if at := slices.Index(q.waiting, p); at >= 0 { // otherwise push has refused it
 		q.waiting = slices.Delete(q.waiting, at, at+1)
-		q.places.Give(p.owner, 1)
+		q.places.Release(p.owner, 1)
 	}
 	return fmt.Errorf("%w: %w", errNotLeader, context.Cause(ctx))
 }
@@ -189,7 +189,7 @@ func (q *queue) next() []*pending {
 	q.waiting = slices.Delete(q.waiting, 0, n)
 	for _, p := range batch {
 		p.sent = true
-		q.places.Give(p.owner, 1)
+		q.places.Release(p.owner, 1)
 	}
 	return batch
 }

@@ -214,10 +214,10 @@ func (s *Service) Attach(h *attach.Hello, out *attach.Outbox) (attach.Session, e
 		return nil, attach.ErrStopping
 	}
 	was := s.sessions[c.id]
-	undo := func() { s.places.Give(c.owner, 1) }
+	undo := func() { s.places.Release(c.owner, 1) }
 	var full fairshare.Full
 	if was == nil {
-		full = s.places.Take(c.owner, 1)
+		full = s.places.TryAcquire(c.owner, 1)
 	} else { // it keeps the place of its earlier session
 		undo, full = s.places.Move(was.owner, c.owner, 1)
 	}

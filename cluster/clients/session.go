@@ -57,7 +57,7 @@ func (s *session) End() {
 	s.ledger.Detach(s.node.Now(), s.id, s.inc, s.term)
 	if s.sessions[s.id] == s {
 		delete(s.sessions, s.id)
-		s.places.Give(s.owner, 1)
+		s.places.Release(s.owner, 1)
 	}
 	if s.ended != nil && len(s.sessions) == 0 {
 		close(s.ended)

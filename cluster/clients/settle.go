@@ -87,7 +87,7 @@ func settlementSize(r *quota.Report) int64 {
 
 // book counts the bytes of a part, or returns false if there is no room. mu must be held.
 func (q *settling) book(l *finalReport, size int64) bool {
-	if q.bytes+size > maxSettling || q.all.Take(q.owner, size) != fairshare.NotFull {
+	if q.bytes+size > maxSettling || q.all.TryAcquire(q.owner, size) != fairshare.NotFull {
 		return false
 	}
 	q.bytes, l.bytes = q.bytes+size, l.bytes+size
@@ -99,7 +99,7 @@ func (q *settling) free(l *finalReport) {
 	if l == nil {
 		return
 	}
-	q.all.Give(q.owner, l.bytes)
+	q.all.Release(q.owner, l.bytes)
 	q.bytes -= l.bytes
 	l.parts, l.bytes = nil, 0
 }

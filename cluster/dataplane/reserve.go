@@ -63,7 +63,7 @@ var handleText = base32.NewEncoding("abcdefghijklmnopqrstuvwxyz234567").WithPadd
 // handle if a limit refuses. owner is the identity of the caller, empty if unknown. Reserve returns
 // quota.ErrTooManyReservations if owner, or all callers together, have the maximum number open.
 func (d *Decider) Reserve(owner string, reqs []quota.Request, ttl time.Duration, out []quota.Decision) (quota.Reservation, bool, error) {
-	switch d.reserved.places.Take(owner, 1) {
+	switch d.reserved.places.TryAcquire(owner, 1) {
 	case fairshare.Total:
 		return quota.Reservation{}, false, quota.ErrTooManyReservations
 	case fairshare.Each:
@@ -71,7 +71,7 @@ func (d *Decider) Reserve(owner string, reqs []quota.Request, ttl time.Duration,
 	}
 	made := d.reserve(owner, reqs, ttl, out)
 	if made == nil || len(made.reqs) == 0 {
-		d.reserved.places.Give(owner, 1)
+		d.reserved.places.Release(owner, 1)
 	}
 	if made == nil {
 		return quota.Reservation{}, false, nil
@@ -148,7 +148,7 @@ func (r *reservations) add(v *reserved) (id handle) {
 // remove removes a reservation. The caller holds r.mu.
 func (r *reservations) remove(id handle, v *reserved) {
 	delete(r.open, id)
-	r.places.Give(v.owner, 1)
+	r.places.Release(v.owner, 1)
 }
 
 // namespaces returns the namespaces of an unexpired reservation, or nil.

@@ -53,7 +53,7 @@ func (l *Ledger) open(c *client, k quota.Key) *allocation {
 	if al := c.keys[k]; al != nil {
 		return al
 	}
-	if l.places.Take(c.owner, 1) != fairshare.NotFull {
+	if l.places.TryAcquire(c.owner, 1) != fairshare.NotFull {
 		return nil
 	}
 	b := l.keys[k]
@@ -77,7 +77,7 @@ func (l *Ledger) drop(al *allocation) {
 	b.allocations = b.allocations[:last]
 	al.at = -1
 	delete(al.c.keys, b.key)
-	l.places.Give(al.c.owner, 1)
+	l.places.Release(al.c.owner, 1)
 	if len(b.allocations) == 0 {
 		delete(l.keys, b.key)
 	}

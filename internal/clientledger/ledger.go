@@ -142,7 +142,7 @@ func (l *Ledger) Detach(now quota.Time, id quota.NodeID, inc quota.Incarnation, 
 // tokens are lost now.
 func (l *Ledger) part(c *client) {
 	delete(l.clients, c.id)
-	if l.brokenPlaces.Take(c.owner, 1) != fairshare.NotFull {
+	if l.brokenPlaces.TryAcquire(c.owner, 1) != fairshare.NotFull {
 		l.end(c)
 		return
 	}
@@ -168,7 +168,7 @@ func (l *Ledger) end(c *client) {
 func (l *Ledger) leave(c *client) {
 	if l.broken[c.session] != nil {
 		delete(l.broken, c.session)
-		l.brokenPlaces.Give(c.owner, 1)
+		l.brokenPlaces.Release(c.owner, 1)
 	}
 }
 

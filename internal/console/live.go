@@ -42,7 +42,7 @@ func (c *Console) serveLive(w http.ResponseWriter, r *Request) {
 	if r.Caller != nil {
 		owner = r.Caller.Identity
 	}
-	if full := c.viewers.Take(owner, 1); full != fairshare.NotFull {
+	if full := c.viewers.TryAcquire(owner, 1); full != fairshare.NotFull {
 		text := "too many pages are open on this node"
 		if full == fairshare.Each && owner != "" {
 			text = "too many pages of " + owner + " are open on this node"
@@ -50,7 +50,7 @@ func (c *Console) serveLive(w http.ResponseWriter, r *Request) {
 		http.Error(w, text, http.StatusServiceUnavailable)
 		return
 	}
-	defer c.viewers.Give(owner, 1)
+	defer c.viewers.Release(owner, 1)
 	l := newLiveWriter(w)
 	_ = l.conn.SetReadDeadline(time.Time{}) // the stream has no end of its own
 	if r.page.Stream != nil {

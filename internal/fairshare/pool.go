@@ -6,7 +6,7 @@ package fairshare
 
 import "sync"
 
-// Pool is an amount that owners take from and give back to. Its methods are safe for concurrent
+// Pool is an amount that owners acquire parts of and release. Its methods are safe for concurrent
 // use. It stores only owners with a share.
 type Pool struct {
 	total, each int64 // each is 0 if an owner's bound is what is free
@@ -30,7 +30,7 @@ const PerFree = 7
 // free.
 func NewPerFree(total int64) *Pool { return New(total, 0) }
 
-// Full is the bound that a call of Take or Move would exceed.
+// Full is the bound that a call of TryAcquire or Move would exceed.
 type Full string
 
 // The bounds.
@@ -40,15 +40,15 @@ const (
 	Each    Full = "each"  // of one owner
 )
 
-// Take takes n for an owner. If that would exceed a bound, it takes nothing and returns the bound.
+// TryAcquire acquires n for an owner. If that would exceed a bound, it acquires nothing and returns the bound.
 // An empty owner stands for indistinguishable callers: only the total bounds them.
-func (p *Pool) Take(owner string, n int64) Full {
+func (p *Pool) TryAcquire(owner string, n int64) Full {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.take(owner, n)
+	return p.tryAcquire(owner, n)
 }
 
-func (p *Pool) take(owner string, n int64) Full {
+func (p *Pool) tryAcquire(owner string, n int64) Full {
 	free, each := p.total-p.held, p.each
 	if each == 0 {
 		each = PerFree * free
@@ -72,7 +72,7 @@ func (p *Pool) Move(from, to string, n int64) (undo func(), full Full) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.add(from, -n)
-	if full := p.take(to, n); full != NotFull {
+	if full := p.tryAcquire(to, n); full != NotFull {
 		p.add(from, n)
 		return nil, full
 	}
@@ -84,8 +84,8 @@ func (p *Pool) Move(from, to string, n int64) (undo func(), full Full) {
 	}, NotFull
 }
 
-// Give returns n of an owner's amount to the pool.
-func (p *Pool) Give(owner string, n int64) {
+// Release returns n of an owner's amount to the pool.
+func (p *Pool) Release(owner string, n int64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.add(owner, -n)

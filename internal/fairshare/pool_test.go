@@ -13,21 +13,21 @@ func TestPool(t *testing.T) {
 		n     int64
 		want  Full
 	}{{"a", 4, NotFull}, {"a", 1, Each}, {"b", 4, NotFull}, {"c", 3, Total}, {"c", 2, NotFull}, {"d", 1, Total}, {"", 1, Total}} {
-		if got := p.Take(c.owner, c.n); got != c.want {
+		if got := p.TryAcquire(c.owner, c.n); got != c.want {
 			t.Errorf("%s takes %d: %q; want %q", c.owner, c.n, got, c.want)
 		}
 	}
-	p.Give("a", 3)
-	if got := p.Take("d", 3); got != NotFull {
+	p.Release("a", 3)
+	if got := p.TryAcquire("d", 3); got != NotFull {
 		t.Errorf("what was given back is not there: %q", got)
 	}
 	for owner, n := range map[string]int64{"a": 1, "b": 4, "c": 2, "d": 3} {
-		p.Give(owner, n)
+		p.Release(owner, n)
 	}
 	if p.Held() != 0 || len(p.by) != 0 {
 		t.Errorf("%d held, %d owners remembered", p.Held(), len(p.by))
 	}
-	if got := p.Take("", 10); got != NotFull {
+	if got := p.TryAcquire("", 10); got != NotFull {
 		t.Errorf("callers that nobody can tell apart do not get the total: %q", got)
 	}
 }
@@ -36,7 +36,7 @@ func TestPool(t *testing.T) {
 func TestMove(t *testing.T) {
 	p := New(10, 4)
 	for owner, n := range map[string]int64{"a": 4, "b": 3, "": 3} {
-		p.Take(owner, n)
+		p.TryAcquire(owner, n)
 	}
 	undo, full := p.Move("a", "b", 1)
 	if full != NotFull || p.by["a"] != 3 || p.by["b"] != 4 {
@@ -65,7 +65,7 @@ func TestPerFree(t *testing.T) {
 	for i, want := range []int64{3584, 448, 56, 7, 1, 0} {
 		owner := strconv.Itoa(i)
 		n := int64(0)
-		for p.Take(owner, 1) == NotFull {
+		for p.TryAcquire(owner, 1) == NotFull {
 			n++
 		}
 		if n != want {
@@ -75,11 +75,11 @@ func TestPerFree(t *testing.T) {
 		if want == 0 {
 			full = Total
 		}
-		if got := p.Take(owner, 1); got != full && want > 1 {
+		if got := p.TryAcquire(owner, 1); got != full && want > 1 {
 			t.Errorf("owner %d: %q; want %q", i, got, full)
 		}
 	}
-	if p.Take("", 1) != Total {
+	if p.TryAcquire("", 1) != Total {
 		t.Error("a pool that is full has more")
 	}
 }
@@ -92,11 +92,11 @@ func TestPoolConcurrently(t *testing.T) {
 		wg.Go(func() {
 			owner := strconv.Itoa(i % 8)
 			for range 500 {
-				if p.Take(owner, 1) == NotFull {
+				if p.TryAcquire(owner, 1) == NotFull {
 					if held := p.Held(); held > 10 {
 						t.Errorf("%d held", held)
 					}
-					p.Give(owner, 1)
+					p.Release(owner, 1)
 				}
 			}
 		})

@@ -116,7 +116,7 @@ func (t *Table) Report(now quota.Time, id MemberID, from Origin, u Usage) (Assig
 	}
 	h := p.adopt(id, from)
 	if h == nil {
-		if t.places.Take(from.Owner, 1) != fairshare.NotFull {
+		if t.places.TryAcquire(from.Owner, 1) != fairshare.NotFull {
 			return Assignment{}, false, ErrTooMany
 		}
 		if p == nil {
@@ -173,5 +173,5 @@ func (t *Table) keys() []quota.Key { return slices.SortedFunc(maps.Keys(t.quotas
 // drop removes a member from a key.
 func (t *Table) drop(p *sharedQuota, h *member) {
 	p.members = slices.DeleteFunc(p.members, func(o *member) bool { return o == h })
-	t.places.Give(h.origin.Owner, 1)
+	t.places.Release(h.origin.Owner, 1)
 }
