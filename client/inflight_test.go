@@ -77,8 +77,8 @@ func TestUseAcquire(t *testing.T) {
 	}
 }
 
-// TestKeep checks that Keep renews a reservation until it is returned or no node knows it.
-func TestKeep(t *testing.T) {
+// TestKeepAlive checks that KeepAlive renews a reservation until it is returned or no node knows it.
+func TestKeepAlive(t *testing.T) {
 	n := newPlacesNode()
 	addr, _ := serve(t, n)
 	c := newClient(t, []string{addr}, WithLogger(nil))
@@ -91,8 +91,8 @@ func TestKeep(t *testing.T) {
 		return r
 	}
 	r := take()
-	r.Keep(t.Context())
-	r.Keep(t.Context()) // a second call changes nothing
+	r.KeepAlive(t.Context())
+	r.KeepAlive(t.Context()) // a second call changes nothing
 	for range 5 {
 		if got := <-n.renewed; got != "h1" {
 			t.Errorf("renewed %q", got)
@@ -117,7 +117,7 @@ func TestKeep(t *testing.T) {
 	}
 	r = take()
 	ctx, cancel := context.WithCancel(t.Context())
-	r.Keep(ctx)
+	r.KeepAlive(ctx)
 	cancel()
 	n.gone.Store(true)
 	if err := r.Renew(t.Context(), 0); !errors.Is(err, ErrNoReservation) || errors.Is(err, ErrNoLimit) || !strings.Contains(err.Error(), "not known") {
@@ -125,8 +125,8 @@ func TestKeep(t *testing.T) {
 	}
 }
 
-// TestKeepAgain checks that a reservation whose Keep ended with its context can be kept by another one.
-func TestKeepAgain(t *testing.T) {
+// TestKeepAliveAgain checks that a reservation whose KeepAlive ended with its context can be kept alive by another one.
+func TestKeepAliveAgain(t *testing.T) {
 	node := newPlacesNode()
 	addr, _ := serve(t, node)
 	c := newClient(t, []string{addr})
@@ -136,9 +136,9 @@ func TestKeepAgain(t *testing.T) {
 	}
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
-	r.Keep(ended)
+	r.KeepAlive(ended)
 	for deadline := time.Now().Add(10 * time.Second); time.Now().Before(deadline); time.Sleep(time.Millisecond) {
-		r.Keep(t.Context())
+		r.KeepAlive(t.Context())
 		select {
 		case <-node.renewed:
 			return

@@ -30,7 +30,7 @@ type Reservation struct {
 	over   atomic.Bool
 
 	keeping sync.Mutex
-	next    *time.Timer // of Keep; nil while it does not renew
+	next    *time.Timer // of KeepAlive; nil while it does not renew
 }
 
 // OK reports whether the tokens were reserved.
@@ -106,11 +106,11 @@ func (r *Reservation) Renew(ctx context.Context, ttl time.Duration) error {
 	})
 }
 
-// Keep renews a reservation of a node, three times within Expires, until Cancel, Settle or the end
+// KeepAlive renews a reservation of a node, three times within Expires, until Cancel, Settle or the end
 // of ctx; then it may be called again. So work may take longer than the lease, and the places of a
-// dead process are free one lease later. Keep returns at once, and uses no goroutine between
+// dead process are free one lease later. KeepAlive returns at once, and uses no goroutine between
 // renewals.
-func (r *Reservation) Keep(ctx context.Context) {
+func (r *Reservation) KeepAlive(ctx context.Context) {
 	if !r.Allowed || r.b != nil || r.Expires <= 0 {
 		return
 	}
@@ -139,7 +139,7 @@ func (r *Reservation) Keep(ctx context.Context) {
 	r.next = next
 }
 
-// stopRenewing ends Keep.
+// stopRenewing ends KeepAlive.
 func (r *Reservation) stopRenewing() {
 	r.keeping.Lock()
 	defer r.keeping.Unlock()
@@ -217,7 +217,7 @@ func (c *Client) Acquire(ctx context.Context, namespace, limit, key string, n in
 }
 
 // Acquire takes n places of a concurrency limit, for ttl, 1 ms to 24 h; 0 means the
-// limit's lease. Cancel and Settle release them; Renew and Keep extend them. A node manages them,
+// limit's lease. Cancel and Settle release them; Renew and KeepAlive extend them. A node manages them,
 // so without one it returns an error.
 func (b *Bucket) Acquire(ctx context.Context, n int64, ttl time.Duration) (*Reservation, error) {
 	if err := errors.Join(b.fault, b.c.bookable(n)); err != nil {

@@ -63,7 +63,7 @@ func job(ctx context.Context, places *client.Bucket, takes time.Duration) error 
 	if err != nil {
 		return err
 	}
-	time.Sleep(takes) // the work; it takes longer than the lease of the limit, which Keep renews
+	time.Sleep(takes) // the work; it takes longer than the lease of the limit, which KeepAlive renews
 	return place.Cancel(context.WithoutCancel(ctx))
 }
 
@@ -75,7 +75,7 @@ func take(ctx context.Context, places *client.Bucket) (*client.Reservation, erro
 			return nil, err
 		}
 		if place.OK() {
-			place.Keep(ctx)
+			place.KeepAlive(ctx)
 			return place, nil
 		}
 		select {

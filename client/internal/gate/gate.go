@@ -199,7 +199,7 @@ func (g *Gate) check(ctx context.Context, method, path, key string, cost int64, 
 	case !place.OK():
 		return place.Result, nil, nil
 	}
-	place.Keep(context.WithoutCancel(ctx))
+	place.KeepAlive(context.WithoutCancel(ctx))
 	return place.Result, place, nil
 }
 
