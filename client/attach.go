@@ -43,8 +43,8 @@ const (
 	// time, with full jitter.
 	firstPause = 50 * time.Millisecond
 	lastPause  = 5 * time.Second
-	// lasting is how long a session must last to reset the pause.
-	lasting = time.Second
+	// stableAfter is how long a session must last to reset the pause.
+	stableAfter = time.Second
 )
 
 // session is one session with one node, established or not.
@@ -271,7 +271,7 @@ func (m *member) ended(now quota.Time, at *session, complete bool, err error) {
 		m.stats.lost.Add(1)
 		m.wait.NotifyAll()
 		m.retry.order = nil
-		if now.Sub(at.since) >= lasting {
+		if now.Sub(at.since) >= stableAfter {
 			m.retry.round = 0
 			m.retry.at = now // the others at once
 			return

@@ -159,7 +159,7 @@ func (c *Client) inFlight(ctx context.Context, n quota.LimitName) error {
 	explain := func() string {
 		return fmt.Sprintf("%v is a concurrency limit, which Allow always refuses: call Acquire before the work and the reservation's Cancel after it; the middleware for HTTP and gRPC does this", n)
 	}
-	if acquires.Follows(ctx) {
+	if acquires.InContext(ctx) {
 		return &Error{Kind: ErrUseAcquire, Field: "limit", Detail: explain()}
 	}
 	detail, say, _ := c.notices.wrong(c.clock.now(), n, ^uint64(0), false, explain)

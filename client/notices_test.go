@@ -90,7 +90,7 @@ func TestNobodyThere(t *testing.T) {
 		if got := h.take(); got != "level=INFO msg=\"quorate: attached to a node\" node=a\n" {
 			t.Errorf("again: %s", got)
 		}
-		time.Sleep(2 * lasting)
+		time.Sleep(2 * stableAfter)
 		cl.node("a").set(false)
 		time.Sleep(300 * time.Millisecond)
 		cl.node("a").set(true)

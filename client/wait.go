@@ -7,7 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/quorate/quorate/client/internal/overdue"
+	"github.com/quorate/quorate/client/internal/deadline"
 	"github.com/quorate/quorate/internal/quota"
 )
 
@@ -37,12 +37,12 @@ func (b *Bucket) WaitN(ctx context.Context, n int64) error {
 	}
 	defer b.c.endTurn(b.key, turn)
 	for {
-		if overdue.Err(ctx) != nil {
+		if deadline.Err(ctx) != nil {
 			return waitEnded(ctx)
 		}
 		res, taken, err := b.spend(ctx, n)
 		switch {
-		case err != nil && overdue.Err(ctx) != nil: // no node failed
+		case err != nil && deadline.Err(ctx) != nil: // no node failed
 			return waitEnded(ctx)
 		case err != nil:
 			return err
@@ -86,7 +86,7 @@ func (c *Client) sleep(ctx context.Context, d time.Duration) error {
 }
 
 func waitEnded(ctx context.Context) error {
-	return &Error{Kind: ErrTooLong, Detail: "the context ended while waiting for tokens", Cause: overdue.Err(ctx)}
+	return &Error{Kind: ErrTooLong, Detail: "the context ended while waiting for tokens", Cause: deadline.Err(ctx)}
 }
 
 // queues are the waiting callers by key: one caller of each key asks, the others wait for their

@@ -15,8 +15,8 @@ import (
 	"time"
 
 	"github.com/quorate/quorate/client"
+	"github.com/quorate/quorate/client/internal/deadline"
 	"github.com/quorate/quorate/client/internal/gate"
-	"github.com/quorate/quorate/client/internal/overdue"
 	"github.com/quorate/quorate/internal/backoff"
 )
 
@@ -140,7 +140,7 @@ func (b *bucket) RequestToken(ctx context.Context) error {
 func (b *bucket) ask(ctx context.Context) (*Refused, error) {
 	res, err := b.limiter.Allow(ctx, b.namespace, b.limit, b.key, b.cost)
 	switch {
-	case overdue.Err(ctx) != nil && err != nil:
+	case deadline.Err(ctx) != nil && err != nil:
 		return nil, err
 	case err != nil && (b.strict || errors.Is(err, client.ErrInvalid) || errors.Is(err, client.ErrClosed) || errors.Is(err, client.ErrUseAcquire)):
 		return nil, err

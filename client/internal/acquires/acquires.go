@@ -5,8 +5,8 @@ import "context"
 
 type key struct{}
 
-// Instead returns a context for such a check: the client does not log that the limit refuses it.
-func Instead(ctx context.Context) context.Context { return context.WithValue(ctx, key{}, true) }
+// NewContext returns a context for such a check: the client does not log that the limit refuses it.
+func NewContext(ctx context.Context) context.Context { return context.WithValue(ctx, key{}, true) }
 
-// Follows reports whether ctx is from Instead.
-func Follows(ctx context.Context) bool { return ctx.Value(key{}) != nil }
+// InContext reports whether ctx is from NewContext.
+func InContext(ctx context.Context) bool { return ctx.Value(key{}) != nil }

@@ -6,7 +6,7 @@ import (
 	"context"
 	"time"
 
-	"github.com/quorate/quorate/client/internal/overdue"
+	"github.com/quorate/quorate/client/internal/deadline"
 )
 
 // Enough is the time after which a node that has not answered is at fault, also if a caller has set
@@ -27,5 +27,5 @@ func For(ctx context.Context) context.Context {
 // Enough time.
 func Hurried(ctx context.Context, took time.Duration) bool {
 	caller, _ := ctx.Value(key{}).(context.Context)
-	return caller != nil && took < Enough && overdue.Err(caller) != nil
+	return caller != nil && took < Enough && deadline.Err(caller) != nil
 }

@@ -20,7 +20,7 @@ import (
 	"github.com/quorate/quorate/client/extract"
 	"github.com/quorate/quorate/client/internal/acquires"
 	"github.com/quorate/quorate/client/internal/callers"
-	"github.com/quorate/quorate/client/internal/overdue"
+	"github.com/quorate/quorate/client/internal/deadline"
 	"github.com/quorate/quorate/internal/backoff"
 	"github.com/quorate/quorate/internal/quota"
 )
@@ -114,7 +114,7 @@ func (g *Gate) enter(r extract.Request, method, path string, ends bool) (client.
 	if outcome != Pass {
 		return res, place, outcome, err
 	}
-	if ended := overdue.Err(r.Context()); ended != nil { // while the limiter was asked
+	if ended := deadline.Err(r.Context()); ended != nil { // while the limiter was asked
 		return res, place, Drop, ended
 	}
 	return res, place, Pass, err
@@ -177,7 +177,7 @@ func (g *Gate) check(ctx context.Context, method, path, key string, cost int64, 
 	if !can || !g.inFlight.Load() {
 		asked := ctx
 		if can && !g.counts.Load() {
-			asked = acquires.Instead(ctx)
+			asked = acquires.NewContext(ctx)
 		}
 		res, err := g.ask(asked, method, path, key, cost)
 		if !can || !errors.Is(err, client.ErrUseAcquire) {
@@ -207,7 +207,7 @@ func (g *Gate) check(ctx context.Context, method, path, key string, cost int64, 
 // an answer that nobody hears are taken until their lease ends. Callers that leave at once could
 // otherwise take all places of a limit.
 func (g *Gate) acquire(ctx context.Context, a client.Acquirer, key string, n int64) (*client.Reservation, error) {
-	if err := overdue.Err(ctx); err != nil {
+	if err := deadline.Err(ctx); err != nil {
 		return nil, err
 	}
 	ctx = context.WithoutCancel(ctx)
@@ -243,7 +243,7 @@ func later(d, jitter time.Duration) time.Duration {
 // failed decides without an answer. A request whose deadline passes does not pass: otherwise
 // callers could bypass the limit with a short deadline.
 func (g *Gate) failed(ctx context.Context, err error) (client.Result, Outcome, error) {
-	if ended := overdue.Err(ctx); ended != nil {
+	if ended := deadline.Err(ctx); ended != nil {
 		return client.Result{}, Drop, ended
 	}
 	if g.OnError != nil {

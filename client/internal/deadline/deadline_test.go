@@ -1,4 +1,4 @@
-package overdue
+package deadline
 
 import (
 	"context"

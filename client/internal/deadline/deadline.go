@@ -1,5 +1,5 @@
-// Package overdue decides by a context's deadline whether the context has ended.
-package overdue
+// Package deadline decides by a context's deadline whether the context has ended.
+package deadline
 
 import (
 	"context"
