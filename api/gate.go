@@ -41,13 +41,13 @@ type Gate struct {
 		Check(k quota.Key, cost int64) quota.Decision
 		Limits() *quota.Limits
 	}
-	// Again is how often the caller of a long call is authorized again, and so the longest time
+	// ReauthorizeEvery is how often the caller of a long call is authorized again, and so the longest time
 	// that the call outlives a revoked permission.
-	Again time.Duration
+	ReauthorizeEvery time.Duration
 }
 
 func newGate(n coreNode, o *Options, denied *prometheus.CounterVec) *Gate {
-	g := &Gate{Guard: o.Guard, grants: o.Grants, self: o.Self, audit: o.Audit, denied: denied, node: n, Again: identifyAgain}
+	g := &Gate{Guard: o.Guard, grants: o.Grants, self: o.Self, audit: o.Audit, denied: denied, node: n, ReauthorizeEvery: reauthorizeEvery}
 	if g.Guard != nil {
 		g.grants = g.Guard.Grants()
 	}

@@ -195,7 +195,7 @@ func TestAttachParts(t *testing.T) {
 // TestAttachmentsHaveOwners checks that an attachment is charged to the caller's identity, or to its address if no identity
 // is proven.
 func TestAttachmentsHaveOwners(t *testing.T) {
-	s, _ := lasting(t, "token")
+	s, _ := revocable(t, "token")
 	for want, opts := range map[string]api.Options{"token:ann": s.opts, "address:bufconn": {}} {
 		h := newFakeHost(t)
 		stream, err := quoratev1.NewMemberServiceClient(dialService(t, api.New(securedHost{s, h}, opts), nil)).Attach(s.as(t.Context(), "ann"))

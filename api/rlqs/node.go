@@ -28,7 +28,7 @@ type Node interface {
 type Options struct {
 	// Permitted returns an error if the caller of the stream may not have requests of a namespace
 	// decided; the error ends the stream. It is called for every message, received or sent, and
-	// every Again. Nil permits everybody.
+	// every ReauthorizeEvery. Nil permits everybody.
 	Permitted func(ctx context.Context, namespace string) error
 	// Owner returns the caller to whom a stream and its buckets are charged. One caller has at most
 	// fairshare.PerFree times as many as are free. Nil, or "", means a caller that is not known: only
@@ -42,8 +42,8 @@ type Options struct {
 	// Registry holds the other metrics; nil exports none.
 	Registry prometheus.Registerer
 
-	// Again is how often the permission of a silent stream is checked. The default is 10s.
-	Again time.Duration
+	// ReauthorizeEvery is how often the permission of a silent stream is checked. The default is 10s.
+	ReauthorizeEvery time.Duration
 	// TTL is the lifetime of an assignment in whole seconds; the assignment is sent again after
 	// half of it. The default is 10s.
 	TTL time.Duration
@@ -81,8 +81,8 @@ func (o Options) withDefaults() Options {
 	def(&o.MaxStreams, 4096)
 	def(&o.MaxBuckets, 100_000)
 	def(&o.MaxPerStream, 1000)
-	if o.Again == 0 {
-		o.Again = 10 * time.Second
+	if o.ReauthorizeEvery == 0 {
+		o.ReauthorizeEvery = 10 * time.Second
 	}
 	if o.Slow == 0 {
 		o.Slow = 2 * time.Second

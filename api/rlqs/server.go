@@ -51,7 +51,7 @@ func (s *Server) StreamRateLimitQuotas(g pb.RateLimitQuotaService_StreamRateLimi
 	defer s.assigner.leave(st)
 	// Both may block on the proxy. They end when this function returns, which ends the stream.
 	ended := make(chan error, 2)
-	check := time.NewTicker(s.opts.Again)
+	check := time.NewTicker(s.opts.ReauthorizeEvery)
 	defer check.Stop()
 	named := false
 	go func() { ended <- s.read(ctx, st) }()

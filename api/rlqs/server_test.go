@@ -504,7 +504,7 @@ func TestRevokedInSilence(t *testing.T) {
 func TestRevokedWithNothingToSend(t *testing.T) {
 	var revoked atomic.Bool
 	asked := make(chan struct{}, 1000)
-	conn := serve(t, newFake(t, limit("l", 100, nil)), rlqs.Options{Again: 10 * time.Millisecond, Permitted: func(context.Context, string) error {
+	conn := serve(t, newFake(t, limit("l", 100, nil)), rlqs.Options{ReauthorizeEvery: 10 * time.Millisecond, Permitted: func(context.Context, string) error {
 		asked <- struct{}{}
 		if revoked.Load() {
 			return status.Error(codes.PermissionDenied, "not any more")

@@ -6,16 +6,16 @@ import (
 	"time"
 )
 
-// identifyAgain is the longest time that a call continues after its token was revoked, its
+// reauthorizeEvery is the longest time that a call continues after its token was revoked, its
 // certificate lost trust or its role was removed.
-const identifyAgain = 10 * time.Second
+const reauthorizeEvery = 10 * time.Second
 
 // StillAuthorized returns an error if the caller of a long call may no longer continue it. known is
-// the time of the last check; StillAuthorized repeats the check after s.Again, and then updates
+// the time of the last check; StillAuthorized repeats the check after s.ReauthorizeEvery, and then updates
 // known.
 func (s *Gate) StillAuthorized(ctx context.Context, known *time.Time) error {
 	v := CallOf(ctx)
-	if v == nil || v.Guard == nil || time.Since(*known) < s.Again {
+	if v == nil || v.Guard == nil || time.Since(*known) < s.ReauthorizeEvery {
 		return nil
 	}
 	caller, err := v.Caller, error(nil)
@@ -35,7 +35,7 @@ func (s *Gate) StillAuthorized(ctx context.Context, known *time.Time) error {
 	return nil
 }
 
-// WhileAuthorized returns a context that ends when the caller of a long call may no longer continue it, at most s.Again
+// WhileAuthorized returns a context that ends when the caller of a long call may no longer continue it, at most s.ReauthorizeEvery
 // later, even if nothing is sent or received. The caller calls stop at the end of the call; it returns the error for
 // which the context ended, or nil.
 func (s *Gate) WhileAuthorized(ctx context.Context) (_ context.Context, stop func() error) {
@@ -44,7 +44,7 @@ func (s *Gate) WhileAuthorized(ctx context.Context) (_ context.Context, stop fun
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	var why atomic.Pointer[error]
-	every := max(s.Again, minAgain)
+	every := max(s.ReauthorizeEvery, minReauthorizeEvery)
 	var check *time.Timer
 	check = time.AfterFunc(time.Hour, func() { // no goroutine waits: a node has thousands of such calls
 		err := s.StillAuthorized(ctx, &time.Time{})
@@ -68,5 +68,5 @@ func (s *Gate) WhileAuthorized(ctx context.Context) (_ context.Context, stop fun
 	}
 }
 
-// minAgain bounds how often WhileAuthorized checks a caller.
-const minAgain = 10 * time.Millisecond
+// minReauthorizeEvery bounds how often WhileAuthorized checks a caller.
+const minReauthorizeEvery = 10 * time.Millisecond

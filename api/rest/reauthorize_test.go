@@ -23,9 +23,9 @@ import (
 	"github.com/quorate/quorate/internal/rbac"
 )
 
-// lasting returns a node on which ann may watch, back up and profile everything, and a function that removes her token or her
+// revocable returns a node on which ann may watch, back up and profile everything, and a function that removes her token or her
 // role.
-func lasting(t *testing.T, take string) (*secured, func()) {
+func revocable(t *testing.T, take string) (*secured, func()) {
 	t.Helper()
 	s := newSecured(t, map[string]rbac.Binding{"ann": {Permissions: []string{"check", "rates.read", "events.read", "cluster.backup", "debug.read"}, Scope: rbac.Everywhere}})
 	guard, err := auth.New(auth.Config{Table: s.Security})
@@ -43,14 +43,14 @@ func lasting(t *testing.T, take string) (*secured, func()) {
 	}
 }
 
-// TestLastingCalls checks that a stream does not outlive the token or the role that it began with,
+// TestRevokedCalls checks that a stream does not outlive the token or the role that it began with,
 // on either wire.
-func TestLastingCalls(t *testing.T) {
+func TestRevokedCalls(t *testing.T) {
 	for take, want := range map[string]codes.Code{"token": codes.Unauthenticated, "role": codes.PermissionDenied} {
 		for _, what := range []string{"events", "rates"} {
 			t.Run(take+" "+what+" over gRPC", func(t *testing.T) {
 				t.Parallel() // rates come once a second
-				s, gone := lasting(t, take)
+				s, gone := revocable(t, take)
 				conn := dialService(t, s.service(), nil)
 				recv := watchOverGRPC(s.as(t.Context(), "ann"), t, conn, what)
 				if err := recv(); err != nil {
@@ -63,7 +63,7 @@ func TestLastingCalls(t *testing.T) {
 			})
 			t.Run(take+" "+what+" over HTTP", func(t *testing.T) {
 				t.Parallel()
-				s, gone := lasting(t, take)
+				s, gone := revocable(t, take)
 				srv := httptest.NewServer(New(s.service(), Options{}).Handler)
 				t.Cleanup(srv.Close)
 				recv := watchOverHTTP(t, s, srv.URL+map[string]string{"events": "/v1/events", "rates": "/v1/rates/watch"}[what]+"?namespace=web")
@@ -79,13 +79,13 @@ func TestLastingCalls(t *testing.T) {
 	}
 }
 
-// TestLastingAttachment checks that a silent process receives nothing more once its token is
+// TestRevokedAttachment checks that a silent process receives nothing more once its token is
 // revoked.
-func TestLastingAttachment(t *testing.T) {
-	s, gone := lasting(t, "token")
+func TestRevokedAttachment(t *testing.T) {
+	s, gone := revocable(t, "token")
 	h := newFakeHost(t)
 	svc := api.New(securedHost{s, h}, s.opts)
-	svc.Again = 0
+	svc.ReauthorizeEvery = 0
 	ctx, cancel := context.WithTimeout(s.as(t.Context(), "ann"), time.Minute)
 	defer cancel()
 	stream, err := quoratev1.NewMemberServiceClient(dialService(t, svc, nil)).Attach(ctx)
@@ -103,14 +103,14 @@ func TestLastingAttachment(t *testing.T) {
 	}
 }
 
-// TestLastingInSilence checks that a stream on which neither side sends anything ends, and gives back its place, once its
+// TestRevokedInSilence checks that a stream on which neither side sends anything ends, and gives back its place, once its
 // token is revoked.
-func TestLastingInSilence(t *testing.T) {
+func TestRevokedInSilence(t *testing.T) {
 	for _, what := range []string{"attachment", "quotas", "checks", "reflection", "rates over HTTP", "events over HTTP"} {
 		t.Run(what, func(t *testing.T) {
-			s, gone := lasting(t, "token")
+			s, gone := revocable(t, "token")
 			svc := api.New(securedHost{s, newFakeHost(t)}, s.opts)
-			svc.Again, svc.Heartbeat = 0, time.Hour
+			svc.ReauthorizeEvery, svc.Heartbeat = 0, time.Hour
 			ctx, cancel := context.WithTimeout(s.as(t.Context(), "ann"), 20*time.Second)
 			defer cancel()
 			served := &sender{more: make(chan struct{})}
@@ -182,13 +182,13 @@ func (endlessBackup) Backup(ctx context.Context, w io.Writer, _ func(done, total
 	return cmp.Or(err, ctx.Err())
 }
 
-// TestLastingBackup checks that a backup breaks off, on either wire, once its caller's token or role is gone.
-func TestLastingBackup(t *testing.T) {
+// TestRevokedBackup checks that a backup breaks off, on either wire, once its caller's token or role is gone.
+func TestRevokedBackup(t *testing.T) {
 	for take, want := range map[string]codes.Code{"token": codes.Unauthenticated, "role": codes.PermissionDenied} {
 		t.Run(take+" over gRPC", func(t *testing.T) {
-			s, gone := lasting(t, take)
+			s, gone := revocable(t, take)
 			svc := api.New(endlessBackup{s}, s.opts)
-			svc.Again = 0
+			svc.ReauthorizeEvery = 0
 			ctx, cancel := context.WithTimeout(s.as(t.Context(), "ann"), 20*time.Second)
 			defer cancel()
 			stream, err := quoratev1.NewBackupServiceClient(dialService(t, svc, nil)).Backup(ctx, &quoratev1.BackupRequest{})
@@ -204,9 +204,9 @@ func TestLastingBackup(t *testing.T) {
 			}
 		})
 		t.Run(take+" over HTTP", func(t *testing.T) {
-			s, gone := lasting(t, take)
+			s, gone := revocable(t, take)
 			svc := api.New(endlessBackup{s}, s.opts)
-			svc.Again = 0
+			svc.ReauthorizeEvery = 0
 			srv := httptest.NewServer(New(svc, Options{}).Handler)
 			t.Cleanup(srv.Close)
 			ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
@@ -224,11 +224,11 @@ func TestLastingBackup(t *testing.T) {
 	}
 }
 
-// TestLastingProfile checks that a profile ends early once its caller's token is revoked.
-func TestLastingProfile(t *testing.T) {
-	s, gone := lasting(t, "token")
+// TestRevokedProfile checks that a profile ends early once its caller's token is revoked.
+func TestRevokedProfile(t *testing.T) {
+	s, gone := revocable(t, "token")
 	svc := api.New(s, s.opts)
-	svc.Again = 0
+	svc.ReauthorizeEvery = 0
 	srv := httptest.NewServer(NewDebug(svc).Handler)
 	t.Cleanup(srv.Close)
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
@@ -257,9 +257,9 @@ func (s *secured) get(ctx context.Context, t *testing.T, url string) *http.Reque
 
 // TestLateRequest checks that the caller of a stream is checked while the stream waits for its request.
 func TestLateRequest(t *testing.T) {
-	s, _ := lasting(t, "token")
+	s, _ := revocable(t, "token")
 	svc := api.New(securedHost{s, newFakeHost(t)}, s.opts)
-	svc.Again = 0
+	svc.ReauthorizeEvery = 0
 	ctx, cancel := context.WithTimeout(s.as(t.Context(), "ann"), 20*time.Second)
 	defer cancel()
 	method := quoratev1.EventService_Watch_FullMethodName
@@ -300,10 +300,10 @@ func (s *sender) StreamRateLimitQuotas(g quotav3.RateLimitQuotaService_StreamRat
 	return err
 }
 
-// TestLastingProtocol checks that a silent stream of another protocol receives nothing more once its
+// TestRevokedProtocol checks that a silent stream of another protocol receives nothing more once its
 // token is revoked.
-func TestLastingProtocol(t *testing.T) {
-	s, gone := lasting(t, "token")
+func TestRevokedProtocol(t *testing.T) {
+	s, gone := revocable(t, "token")
 	served := &sender{more: make(chan struct{})}
 	conn := dialService(t, s.service(), func(r grpc.ServiceRegistrar) { quotav3.RegisterRateLimitQuotaServiceServer(r, served) })
 	stream, err := quotav3.NewRateLimitQuotaServiceClient(conn).StreamRateLimitQuotas(s.as(t.Context(), "ann"))
@@ -370,6 +370,6 @@ func ends(recv func() error) error {
 
 func (s *secured) service() *api.Service {
 	svc := api.New(s, s.opts)
-	svc.Again, svc.Heartbeat = 0, 5*time.Millisecond
+	svc.ReauthorizeEvery, svc.Heartbeat = 0, 5*time.Millisecond
 	return svc
 }
