@@ -174,7 +174,7 @@ func (m *member) next(now quota.Time) quota.Time {
 	} else {
 		next = min(next, m.unsettled.next(at.number))
 		if len(m.unqueued) > 0 {
-			next = min(next, now.Add(settleAgain/10))
+			next = min(next, now.Add(settleRetry/10))
 		}
 		if at.unanswered != 0 {
 			next = min(next, at.unanswered.Add(patience))

@@ -20,9 +20,9 @@ const (
 	maxLast     = 36 << 20
 	// maxPart bounds the bytes of one part. Nodes read messages of up to 4 MiB.
 	maxPart = 3 << 20
-	// settleAgain and settleLate bound how long to wait for an answer before a settlement is
+	// settleRetry and settleLate bound how long to wait for an answer before a settlement is
 	// repeated. The time doubles with each try.
-	settleAgain = time.Second
+	settleRetry = time.Second
 	settleLate  = 30 * time.Second
 )
 
@@ -134,11 +134,11 @@ func (m *member) settle(now quota.Time, at *session) {
 		if o.by != at.number {
 			o.tries = 0
 		}
-		o.by, o.again = at.number, now.Add(min(settleAgain<<min(o.tries, 10), settleLate))
+		o.by, o.again = at.number, now.Add(min(settleRetry<<min(o.tries, 10), settleLate))
 		o.tries++
 		for _, p := range o.parts {
 			if !at.send(&quoratev1.AttachRequest{Body: &quoratev1.AttachRequest_Settlement{Settlement: p}}) {
-				o.again = now.Add(settleAgain / 10) // all of it, from the first
+				o.again = now.Add(settleRetry / 10) // all of it, from the first
 				break
 			}
 		}

@@ -14,9 +14,9 @@ import (
 
 // Bounds of asking other nodes for their status.
 const (
-	observeLimit = 500 * time.Millisecond // timeout of all calls together
-	observeAgain = time.Second            // how long an observation stays valid
-	observeCalls = 16                     // concurrent calls
+	observeLimit   = 500 * time.Millisecond // timeout of all calls together
+	observationTTL = time.Second            // how long an observation stays valid
+	observeCalls   = 16                     // concurrent calls
 )
 
 // observation holds the answers of other nodes about the cluster.
@@ -70,7 +70,7 @@ func (n *Node) observe(ctx context.Context, revision uint64) (observation, bool)
 		return observation{}, false
 	}
 	defer func() { <-o.asking }()
-	if time.Since(o.last.at) < observeAgain && o.last.status.GetMembersRevision() >= revision {
+	if time.Since(o.last.at) < observationTTL && o.last.status.GetMembersRevision() >= revision {
 		return o.last, true
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), observeLimit) // other callers share the result

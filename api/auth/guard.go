@@ -57,7 +57,7 @@ type Guard struct {
 	issuer   *issuer // nil: no JWTs
 
 	certs memory[*x509.Certificate]
-	jwts  memory[[sha256.Size]byte] // for jwtAgain
+	jwts  memory[[sha256.Size]byte] // for jwtCacheTTL
 	past  memory[[sha256.Size]byte] // JWTs that were verified, until they expire
 	bears memory[*rbac.Token]       // of the current table, or of an earlier one
 }
@@ -90,9 +90,9 @@ func New(c Config) (*Guard, error) {
 	return g, nil
 }
 
-// certAgain is how long the owner of a certificate is cached, and so the longest time that an open
+// certCacheTTL is how long the owner of a certificate is cached, and so the longest time that an open
 // connection outlives the trust in its certificate.
-const certAgain = 10 * time.Second
+const certCacheTTL = 10 * time.Second
 
 // Quick identifies the caller without blocking. state describes the connection, nil without TLS;
 // authorization holds the header of that name. Quick returns nil and no error if a JWT has to be
@@ -136,7 +136,7 @@ func (g *Guard) Identify(ctx context.Context, state *tls.ConnectionState, author
 	if err != nil {
 		return nil, err
 	}
-	again, sum := g.cfg.Now().Add(jwtAgain), sha256.Sum256([]byte(token))
+	again, sum := g.cfg.Now().Add(jwtCacheTTL), sha256.Sum256([]byte(token))
 	if expires.Before(again) {
 		again = expires
 	}
@@ -180,7 +180,7 @@ func (g *Guard) byCertificate(state *tls.ConnectionState) (*Caller, error) {
 	if err != nil {
 		return nil, bad("client certificate: %v", err)
 	}
-	g.certs.put(leaf, c, now.Add(certAgain))
+	g.certs.put(leaf, c, now.Add(certCacheTTL))
 	return c, nil
 }
 
@@ -209,7 +209,7 @@ func (g *Guard) byToken(text string) (*Caller, error) {
 		return nil, bad("authorization: %v", err)
 	}
 	c.Serial = t.ID
-	g.bears.put(t, c, now.Add(certAgain))
+	g.bears.put(t, c, now.Add(certCacheTTL))
 	return c, nil
 }
 

@@ -172,7 +172,7 @@ func TestCertificates(t *testing.T) {
 	if _, err := w.Quick(s, nil); err != nil {
 		t.Errorf("at once: %v", err)
 	}
-	w.now = w.now.Add(certAgain)
+	w.now = w.now.Add(certCacheTTL)
 	c, err := w.Quick(s, nil)
 	refused(t, c, err, "client certificate: has expired")
 	w.cert = func() (pki.Identity, bool, error) {

@@ -33,16 +33,16 @@ type OIDC struct {
 
 // Bounds.
 const (
-	maxJWT       = 12 << 10        // bytes
-	maxGroups    = 256             // of one JWT; further groups are ignored
-	jwtAgain     = 5 * time.Minute // the longest time that a JWT is cached
-	issuerAgain  = time.Hour       // how often the issuer is asked for its keys
-	issuerRetry  = time.Minute     // and when it failed to answer, while its last keys are in use
-	keysTrusted  = 24 * time.Hour  // how long its last keys are used when it does not answer
-	fetchTimeout = 5 * time.Second
-	fetchBurst   = 4 // requests to the issuer that may go at once, and then
-	fetchEvery   = 5 * time.Second
-	maxKeys      = 1 << 20 // bytes of an answer of the issuer
+	maxJWT         = 12 << 10        // bytes
+	maxGroups      = 256             // of one JWT; further groups are ignored
+	jwtCacheTTL    = 5 * time.Minute // the longest time that a JWT is cached
+	issuerCacheTTL = time.Hour       // how often the issuer is asked for its keys
+	issuerRetry    = time.Minute     // and when it failed to answer, while its last keys are in use
+	keysTrusted    = 24 * time.Hour  // how long its last keys are used when it does not answer
+	fetchTimeout   = 5 * time.Second
+	fetchBurst     = 4 // requests to the issuer that may go at once, and then
+	fetchEvery     = 5 * time.Second
+	maxKeys        = 1 << 20 // bytes of an answer of the issuer
 )
 
 // algorithms lists the accepted algorithms, all with public keys. With HS256, anybody who knows the
@@ -170,7 +170,7 @@ func (s *issuer) provider(ctx context.Context) (*oidc.IDTokenVerifier, error) {
 		s.next = s.now().Add(fetchEvery)
 		return nil, err
 	default:
-		s.verifier, s.next, s.until = v, s.now().Add(issuerAgain), s.now().Add(keysTrusted)
+		s.verifier, s.next, s.until = v, s.now().Add(issuerCacheTTL), s.now().Add(keysTrusted)
 	}
 	return s.verifier, nil
 }

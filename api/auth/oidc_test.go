@@ -268,7 +268,7 @@ func TestKeysRotate(t *testing.T) {
 		t.Errorf("with the new key: %v", err)
 	}
 	eventually(t, "the old key is no longer good", func() bool {
-		w.now = w.now.Add(jwtAgain) // a verified JWT is cached this long
+		w.now = w.now.Add(jwtCacheTTL) // a verified JWT is cached this long
 		c, err = w.identify(t, old)
 		return err != nil
 	})
@@ -329,9 +329,9 @@ func TestIssuerDown(t *testing.T) {
 	if _, err := w.identify(t, good); err != nil {
 		t.Errorf("it is back: %v", err)
 	}
-	w.now = w.now.Add(issuerAgain - jwtAgain) // the location of the keys is cached, the JWT is not
+	w.now = w.now.Add(issuerCacheTTL - jwtCacheTTL) // the location of the keys is cached, the JWT is not
 	f.down.Store(true)
-	w.now = w.now.Add(jwtAgain)
+	w.now = w.now.Add(jwtCacheTTL)
 	if _, err := w.identify(t, f.jwt(t, w.claims(f, map[string]any{"sub": "c"}))); err != nil {
 		t.Errorf("it does not answer any more, and its keys are known: %v", err)
 	}
@@ -362,7 +362,7 @@ func TestKeysStay(t *testing.T) {
 				t.Fatal(err)
 			}
 			f.keys.Store(&answer)
-			for w.now = start.Add(issuerAgain); w.now.Before(start.Add(keysTrusted)); w.now = w.now.Add(issuerAgain) {
+			for w.now = start.Add(issuerCacheTTL); w.now.Before(start.Add(keysTrusted)); w.now = w.now.Add(issuerCacheTTL) {
 				if _, err := w.identify(t, jwt("later")); err != nil {
 					t.Fatalf("after %v: %v", w.now.Sub(start), err)
 				}
@@ -377,7 +377,7 @@ func TestKeysStay(t *testing.T) {
 			}
 			old := jwt("with the key that will be removed")
 			f.rotate(t, "k2")
-			w.now = w.now.Add(issuerAgain)
+			w.now = w.now.Add(issuerCacheTTL)
 			c, err = w.identify(t, old)
 			refused(t, c, err, "failed to verify", old)
 		})
@@ -394,7 +394,7 @@ func TestIssuerIsSlow(t *testing.T) {
 	if _, err := w.identify(t, good); err != nil {
 		t.Fatal(err)
 	}
-	w.now = w.now.Add(issuerAgain)
+	w.now = w.now.Add(issuerCacheTTL)
 	asked, slow := f.asked.Load(), make(chan error)
 	f.mu.Lock() // the issuer does not answer
 	go func() {

@@ -22,10 +22,10 @@ import (
 
 // Bounds of the files, and how often they are read.
 const (
-	maxFiles  = 1000
-	maxFile   = 4 << 20         // bytes; the most that the parser accepts
-	maxBytes  = 64 << 20        // of all files
-	readAgain = 5 * time.Second // a mounted volume may change without a new modification time
+	maxFiles    = 1000
+	maxFile     = 4 << 20         // bytes; the most that the parser accepts
+	maxBytes    = 64 << 20        // of all files
+	reloadEvery = 5 * time.Second // a mounted volume may change without a new modification time
 )
 
 // Source is a file of rules that are used unchanged, or a directory of such files that end in .yaml
@@ -95,7 +95,7 @@ func (s *Source) read(files []file) (*Rules, error) {
 // Run reads the rules again whenever they change, and at once when asked, until ctx is done. It
 // logs each change, and why it refused one.
 func (s *Source) Run(ctx context.Context, asked <-chan os.Signal, log *slog.Logger) {
-	tick := time.NewTicker(readAgain)
+	tick := time.NewTicker(reloadEvery)
 	defer tick.Stop()
 	gone := false
 	for {

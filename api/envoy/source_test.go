@@ -117,7 +117,7 @@ func TestSourceRun(t *testing.T) {
 		asked := make(chan os.Signal, 1)
 		go s.Run(ctx, asked, slog.New(slog.NewTextHandler(&log, nil)))
 		write(t, path, goodRules+"  - {key: b}\n")
-		time.Sleep(readAgain)
+		time.Sleep(reloadEvery)
 		synctest.Wait()
 		if rulesIn(s.Rules(), "d") != 2 {
 			t.Error("a change was not read")
@@ -128,7 +128,7 @@ func TestSourceRun(t *testing.T) {
 		if err := os.Remove(path); err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(10 * readAgain)
+		time.Sleep(10 * reloadEvery)
 		stop()
 		synctest.Wait()
 		for want, n := range map[string]int{"were read again": 1, "level=ERROR": 2, "must be second": 1, syscall.ENOENT.Error(): 1} {

@@ -112,7 +112,7 @@ func authorizeJoin(t *Table, by string, r *quoratev1.JoinRequest, now time.Time)
 	}
 	have := t.Token(given.ID)
 	if have == nil {
-		if m := t.Member(quota.NodeID(r.GetNode())); m != nil && m.JoinID == string(r.GetJoinId()) && m.JoinID != "" && now.Sub(m.Joined) < joinAgain {
+		if m := t.Member(quota.NodeID(r.GetNode())); m != nil && m.JoinID == string(r.GetJoinId()) && m.JoinID != "" && now.Sub(m.Joined) < joinRetryWindow {
 			return "", nil // this join used the token up, and its answer was lost
 		}
 		return "", refuse(Denied, "join token %s: unknown to this cluster: used up, expired, revoked, or of another cluster; \"quorate join-token create\" creates a new one", given.ID)
@@ -127,9 +127,9 @@ func authorizeJoin(t *Table, by string, r *quoratev1.JoinRequest, now time.Time)
 	return given.ID, nil
 }
 
-// joinAgain is how long a join whose answer was lost may be repeated with a used-up
+// joinRetryWindow is how long a join whose answer was lost may be repeated with a used-up
 // token. The join id does not count as secret for longer.
-const joinAgain = 10 * time.Minute
+const joinRetryWindow = 10 * time.Minute
 
 // reach refuses a peer address at which the new node itself does not answer: the others could not
 // talk to such a member, and a caller must not make the cluster use an arbitrary address. Without

@@ -17,10 +17,10 @@ import (
 
 // Pace of the rebalancer.
 const (
-	moveEvery = 200 * time.Millisecond // interval of checks
-	maxMoves  = 4                      // groups that change at a time
-	stepLimit = 10 * time.Second       // timeout of one step
-	lookAgain = 15 * time.Second       // interval of checks of groups that matched their placement
+	moveEvery    = 200 * time.Millisecond // interval of checks
+	maxMoves     = 4                      // groups that change at a time
+	stepLimit    = 10 * time.Second       // timeout of one step
+	recheckEvery = 15 * time.Second       // interval of checks of groups that matched their placement
 )
 
 // rebalancer moves the groups towards their desired placement while this node leads the meta
@@ -306,7 +306,7 @@ func (r *rebalancer) begin(ctx context.Context, t *Table, g uint32) {
 	want := t.Placement(g)
 	r.mu.Lock()
 	last, ok := r.done[g]
-	rest := r.busy[g] || time.Since(r.tried[g]) < moveEvery*3/4 || ok && last.still(t, g, want) && time.Since(last.at) < lookAgain
+	rest := r.busy[g] || time.Since(r.tried[g]) < moveEvery*3/4 || ok && last.still(t, g, want) && time.Since(last.at) < recheckEvery
 	r.mu.Unlock()
 	if rest || len(want.Voters) == 0 {
 		return

@@ -24,7 +24,7 @@ import (
 )
 
 // TestNextOfMeta checks that a new member that is not connected yet keeps the meta group from being done:
-// otherwise the rebalancer would not check the group again for lookAgain. A leaving member does not.
+// otherwise the rebalancer would not check the group again for recheckEvery. A leaving member does not.
 func TestNextOfMeta(t *testing.T) {
 	table := func(states ...State) *Table {
 		m := &raftlogv1.Membership{Revision: 1}

@@ -9,8 +9,8 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// saveAgain is the pause before retrying a snapshot that could not be written.
-const saveAgain = 10 * time.Second
+// saveRetry is the pause before retrying a snapshot that could not be written.
+const saveRetry = 10 * time.Second
 
 // balance returns leadership to preferred leaders and bounds the size of the logs until the host
 // closes.

@@ -56,7 +56,7 @@ func (p *diskLatency) note(now time.Time, took time.Duration) {
 func (p *diskLatency) idle(now time.Time) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return !p.slow.IsZero() && now.Sub(p.at) >= saveAgain
+	return !p.slow.IsZero() && now.Sub(p.at) >= saveRetry
 }
 
 // fault returns the current fault, or nil.

@@ -46,7 +46,7 @@ func TestPace(t *testing.T) {
 	note(1, time.Second, 4*time.Second)
 	note(50, time.Second, time.Millisecond)
 	expect("the minute begins anew", true)
-	if p.idle(now) || !p.idle(now.Add(saveAgain)) {
+	if p.idle(now) || !p.idle(now.Add(saveRetry)) {
 		t.Error("it is idle after a pause and not before")
 	}
 	note(20, time.Second, time.Millisecond)

@@ -33,7 +33,7 @@ func trailing(share, bytes, entries int64) uint64 {
 // last snapshot failed. Raft itself checks only the entries, and only once every minute or two.
 func (g *Group) snapshotIfLarge(wg *sync.WaitGroup) {
 	bytes, entries, share := g.fsm.bytes.Load(), g.fsm.entries.Load(), g.host.logShare()
-	again := g.unsaved.Load() != nil && time.Since(g.retried) > saveAgain
+	again := g.unsaved.Load() != nil && time.Since(g.retried) > saveRetry
 	if bytes < max(share, statePerLog*g.saved.Load()) && entries < 2*snapshotEntries && !again {
 		return
 	}

@@ -114,8 +114,8 @@ func (g *Group) runRounds() {
 	}
 }
 
-// askAgain is the pause before a round asks again those that did not answer.
-const askAgain = 10 * time.Millisecond
+// askRetry is the pause before a round asks again those that did not answer.
+const askRetry = 10 * time.Millisecond
 
 // runRound runs one round: it asks the other voters until a quorum has answered, or this replica
 // does not lead any more.
@@ -139,7 +139,7 @@ func (g *Group) runRound() error {
 		if confirmed {
 			return nil
 		}
-		if backoff.Sleep(ctx, askAgain) != nil {
+		if backoff.Sleep(ctx, askRetry) != nil {
 			return fmt.Errorf("%w: no quorum answers", ErrNotLeader) // nothing was proposed, so nothing is uncertain
 		}
 	}

@@ -22,7 +22,7 @@ import (
 // Intervals and bounds of what replicas fetch from each other.
 const (
 	backfillEvery = 20 * time.Second
-	backfillAgain = 2 * time.Hour // until other replicas are asked again, for data that is now old enough or that they lacked
+	backfillRetry = 2 * time.Hour // until other replicas are asked again, for data that is now old enough or that they lacked
 	backfillPause = 50 * time.Millisecond
 	backfillBytes = 256 << 10 // per answer, unless a single time has more
 	BackfillHoles = 64        // per turn, of a range and resolution
@@ -81,7 +81,7 @@ func (f *Backfill) Round(ctx context.Context, now history.Second) {
 		for _, id := range others {
 			for _, res := range archive.Resolutions {
 				of := BackfillSource{r, res, id}
-				if at := f.Progress[of].Complete; id == s.cfg.Self.Node || !s.node.Up(id) || !at.IsZero() && time.Since(at) < backfillAgain || !s.Files.Archive.Room(res) {
+				if at := f.Progress[of].Complete; id == s.cfg.Self.Node || !s.node.Up(id) || !at.IsZero() && time.Since(at) < backfillRetry || !s.Files.Archive.Room(res) {
 					continue
 				}
 				if err := f.fill(ctx, of, now); err != nil {

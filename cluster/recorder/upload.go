@@ -22,7 +22,7 @@ const (
 	// counts do not wait behind slots without any.
 	maxUploadSlots = MaxIdle/history.SlotSeconds + 3
 	maxUploadBytes = 4 << 20 // per message, unless a single slot is larger
-	uploadAgain    = 2 * history.Patience
+	uploadRetry    = 2 * history.Patience
 	maxWriting     = 4       // large entries on their way into logs; other ranges wait
 	largeEntry     = 1 << 16 // bytes; smaller entries do not wait, and share the syncs of the logs
 	measureEvery   = 5       // seconds between reads of the live error
@@ -250,7 +250,7 @@ func (h *uploader) add(now history.Second, r quota.RangeID, to quota.NodeID, m *
 	st := &h.ranges[r]
 	out := &peerv1.HistoryUpload{Range: uint32(r), First: int64(first)}
 	upto := st.acceptedTo
-	if last := h.tally.Last(now); st.from != to || upto <= last || now-st.at >= uploadAgain {
+	if last := h.tally.Last(now); st.from != to || upto <= last || now-st.at >= uploadRetry {
 		all := h.tally.Pending(now, r, maxUploadSlots)
 		for i := range all {
 			data := all[i].Append(nil)

@@ -25,8 +25,8 @@ import (
 	"github.com/quorate/quorate/internal/pki"
 )
 
-// watchAgain is the pause before reconnecting after a lost connection.
-const watchAgain = time.Second
+// watchRetry is the pause before reconnecting after a lost connection.
+const watchRetry = time.Second
 
 // watcher holds the flags of "events" and prints the events of nodes.
 type watcher struct {
@@ -188,7 +188,7 @@ func (e *watcher) follow(ctx context.Context, addrs []string) error {
 		if !reached {
 			return e.NoneAnswers(addrs, last)
 		}
-		if backoff.Sleep(ctx, watchAgain) != nil {
+		if backoff.Sleep(ctx, watchRetry) != nil {
 			return nil
 		}
 	}

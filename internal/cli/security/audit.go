@@ -110,7 +110,7 @@ func auditTable() *render.Table {
 // Bounds of reading the logs of all nodes.
 const (
 	auditPage     = 500
-	auditAgain    = time.Second // interval at which --follow asks
+	auditEvery    = time.Second // interval at which --follow asks
 	auditLate     = time.Minute // how late an entry may be by its node's clock, with --follow
 	maxAuditLines = 1_000_000
 )
@@ -152,7 +152,7 @@ func (a *auditFlags) cluster(ctx context.Context, p *auditPrinter) error {
 			a.req.Since = timestamppb.New(newest.Add(-auditLate))
 			maps.DeleteFunc(seen, func(_ string, at time.Time) bool { return at.Before(a.req.Since.AsTime()) })
 		}
-		if backoff.Sleep(ctx, auditAgain) != nil {
+		if backoff.Sleep(ctx, auditEvery) != nil {
 			return nil
 		}
 		if entries, err = a.newest(ctx, p, -1); err != nil {
