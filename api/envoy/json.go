@@ -82,7 +82,7 @@ func readJSON(w http.ResponseWriter, r *http.Request) (*request, int, error) {
 		}
 		return nil, http.StatusBadRequest, err
 	}
-	if jsontext.Crowded(body, maxObjects) {
+	if jsontext.TooManyObjects(body, maxObjects) {
 		return nil, http.StatusBadRequest, badf("the body has more than %d braces", maxObjects)
 	}
 	req := &request{}

@@ -81,7 +81,7 @@ func (s *Server) postRateLimits(r *http.Request) (proto.Message, error) {
 		s.opts.Ended(codeInvalid)
 		return nil, st.Err()
 	}
-	if jsontext.Crowded(body, maxObjects) {
+	if jsontext.TooManyObjects(body, maxObjects) {
 		s.opts.Ended(codeInvalid)
 		return nil, status.Errorf(codes.OutOfRange, "the body has more than %d braces; at most %d requests in one call", maxObjects, maxRequests)
 	}

@@ -8,11 +8,11 @@ import (
 	"unicode/utf8"
 )
 
-// Crowded reports whether text can have more than most objects: an empty one is three bytes of text,
-// and a hundred in the memory of who reads it.
-func Crowded(text []byte, most int) bool { return bytes.Count(text, []byte("{")) > most }
+// TooManyObjects reports whether text may have more than most objects: an empty one is three bytes of text,
+// but a hundred in memory once it is decoded.
+func TooManyObjects(text []byte, most int) bool { return bytes.Count(text, []byte("{")) > most }
 
-// Escape replaces the characters of Obeyed by their JSON escapes. In valid JSON these occur only in
+// Escape replaces the characters for which IsDisplayControl is true by their JSON escapes. In valid JSON these occur only in
 // strings, where the escapes mean the same. It returns text itself if nothing needs an escape.
 func Escape(text []byte) []byte {
 	for i := 0; i < len(text); {
@@ -20,7 +20,7 @@ func Escape(text []byte) []byte {
 		if r >= utf8.RuneSelf {
 			r, n = utf8.DecodeRune(text[i:])
 		}
-		if Obeyed(r) {
+		if IsDisplayControl(r) {
 			return escape(text, i)
 		}
 		i += n
@@ -32,7 +32,7 @@ func escape(text []byte, from int) []byte {
 	out := append(make([]byte, 0, len(text)+32), text[:from]...)
 	for i := from; i < len(text); {
 		r, n := utf8.DecodeRune(text[i:])
-		if Obeyed(r) {
+		if IsDisplayControl(r) {
 			out = fmt.Appendf(out, "\\u%04x", r)
 		} else {
 			out = append(out, text[i:i+n]...)
@@ -42,9 +42,9 @@ func escape(text []byte, from int) []byte {
 	return out
 }
 
-// Obeyed reports whether a character controls the display: DEL and the C1 controls, bidirectional
+// IsDisplayControl reports whether a character controls the display: DEL and the C1 controls, bidirectional
 // controls, and the byte order mark. JSON itself escapes controls below U+0020.
-func Obeyed(r rune) bool {
+func IsDisplayControl(r rune) bool {
 	switch {
 	case r < 0x7f:
 		return false

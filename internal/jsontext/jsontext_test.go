@@ -14,7 +14,7 @@ func TestEscape(t *testing.T) {
 			t.Fatal(err)
 		}
 		got := Escape(marshalled)
-		if strings.ContainsFunc(string(got), Obeyed) || strings.ContainsAny(string(got), "\x7f\u0085\u009b\u009d\u061c\u200f\u202e\u2066\ufeff") {
+		if strings.ContainsFunc(string(got), IsDisplayControl) || strings.ContainsAny(string(got), "\x7f\u0085\u009b\u009d\u061c\u200f\u202e\u2066\ufeff") {
 			t.Errorf("%q: %q", s, got)
 		}
 		var back, want string

@@ -290,7 +290,7 @@ func inLines(n *yaml.Node) {
 	if len(n.Content) > 0 || n.Kind == yaml.ScalarNode {
 		n.Style = 0
 	}
-	if n.Kind == yaml.ScalarNode && n.ShortTag() == "!!str" && (notText11.MatchString(n.Value) || strings.ContainsFunc(n.Value, jsontext.Obeyed) || strings.ContainsAny(n.Value, breaks11)) {
+	if n.Kind == yaml.ScalarNode && n.ShortTag() == "!!str" && (notText11.MatchString(n.Value) || strings.ContainsFunc(n.Value, jsontext.IsDisplayControl) || strings.ContainsAny(n.Value, breaks11)) {
 		n.Style = yaml.DoubleQuotedStyle
 	}
 	for _, c := range n.Content {
