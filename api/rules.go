@@ -141,7 +141,7 @@ func (r *rules) keepOnly(limits *quota.Limits) {
 	if r.byName == nil {
 		r.byName = make(map[quota.LimitName]*Counts)
 	}
-	r.Guard.Keep(func(n quota.LimitName) bool { _, ok := limits.Find(n); return ok })
+	r.Guard.Prune(func(n quota.LimitName) bool { _, ok := limits.Find(n); return ok })
 	for name := range r.byName {
 		if _, ok := limits.Find(name); !ok && name.Limit[0] != '@' {
 			delete(r.byName, name)

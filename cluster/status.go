@@ -96,7 +96,7 @@ func texts(ids []quota.NodeID) []string {
 // its limits and levels may be old. Once it has the limits it waits for leaders of all
 // ranges, at most ledWait.
 func (n *Node) undecided(st *quoratev1.GetStatusResponse) string {
-	switch why := n.members.Barred(); {
+	switch why := n.members.Refused(); {
 	case why != "":
 		return why
 	case n.retired.Load():

@@ -66,7 +66,7 @@ func (s *Service) createGroups(v *View) bool {
 		}
 		if why := s.refusedBy(v); why != "" {
 			s.log.Error("this node takes no part in the cluster", "why", why)
-			s.barred.Store(&why)
+			s.refused.Store(&why)
 			return false
 		}
 		switch here := s.connectedCount(v); {

@@ -97,7 +97,7 @@ type Service struct {
 	opening   sync.Mutex    // held while missing groups are opened
 	left      sync.Once
 	out       chan struct{}          // closed when the node is out of the cluster
-	barred    atomic.Pointer[string] // why this node may take no part; nil if it may
+	refused   atomic.Pointer[string] // why the other nodes refuse this one; nil if they do not
 
 	changes    map[string]change // by method
 	rebalancer *rebalancer
@@ -156,9 +156,9 @@ func (s *Service) Close() {
 	s.done.Wait()
 }
 
-// Barred returns why this node may take no part in the cluster; "" if it may.
-func (s *Service) Barred() string {
-	if why := s.barred.Load(); why != nil {
+// Refused returns why the other nodes refuse this one; "" if they do not.
+func (s *Service) Refused() string {
+	if why := s.refused.Load(); why != nil {
 		return *why
 	}
 	return ""

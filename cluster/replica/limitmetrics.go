@@ -59,7 +59,7 @@ func (m *limitMetrics) Collect(ch chan<- prometheus.Metric) {
 		return // no series is better than one that falls
 	}
 	limits := m.set.node.Committed()
-	m.guard.Keep(func(n quota.LimitName) bool { _, ok := limits.Find(n); return ok })
+	m.guard.Prune(func(n quota.LimitName) bool { _, ok := limits.Find(n); return ok })
 	others := map[quota.LimitName]*quota.LiveError{}
 	for _, l := range limits.All() {
 		e := measured[l.LimitName]

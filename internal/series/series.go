@@ -19,7 +19,7 @@ const DefaultLimits = 1000
 const MaxTopKeys = 100
 
 // Guard decides which limits have series of their own: the first ones that ask, up to a bound. A
-// limit keeps its series until Keep removes it, so that no counter falls because another limit was
+// limit keeps its series until Prune removes it, so that no counter falls because another limit was
 // added. A nil Guard allows none. Guard is safe for concurrent use.
 type Guard struct {
 	most int
@@ -53,9 +53,9 @@ func (g *Guard) Of(n quota.LimitName) quota.LimitName {
 	return n
 }
 
-// Keep removes the limits for which exists returns false. Names that begin with @ stand for several
+// Prune removes the limits for which exists returns false. Names that begin with @ stand for several
 // limits and stay.
-func (g *Guard) Keep(exists func(quota.LimitName) bool) {
+func (g *Guard) Prune(exists func(quota.LimitName) bool) {
 	if g == nil {
 		return
 	}

@@ -30,7 +30,7 @@ func TestFirstComeFirstNamed(t *testing.T) {
 		{"", limit("a"), other},
 	} {
 		if one.gone != "" {
-			g.Keep(func(n quota.LimitName) bool { return n.Limit != one.gone && n.Limit[0] != '@' })
+			g.Prune(func(n quota.LimitName) bool { return n.Limit != one.gone && n.Limit[0] != '@' })
 		}
 		if got := g.Of(one.ask); got != one.want {
 			t.Errorf("%d: %v is %v; want %v", i, one.ask, got, one.want)
@@ -46,7 +46,7 @@ func TestNoGuardNamesNone(t *testing.T) {
 	if got := g.Of(limit("a")); got.Limit != Other {
 		t.Error(got)
 	}
-	g.Keep(func(quota.LimitName) bool { return true })
+	g.Prune(func(quota.LimitName) bool { return true })
 	if own, most := g.Len(); own != 0 || most != 0 {
 		t.Error(own, most)
 	}

@@ -146,7 +146,7 @@ all).`,
 
 // listAccounts fetches and prints accounts page by page.
 func listAccounts(cmd *cobra.Command, t *remote.Targets, who Identity, req *quoratev1.ListAccountsRequest, most int, output *render.Output) error {
-	defer t.Keep()()
+	defer t.ReuseConns()()
 	tbl := render.NewTable("IDENTITY", "NAMESPACE", "NAME", "TYPE", "BALANCE", "PROJECTED", "NEXT REFILL", "LIMIT", "POLICY", "UPDATED")
 	return printPages(cmd, output.List(cmd, "accounts", "no accounts", tbl), most, func(size int32) ([]proto.Message, string, error) {
 		req.PageSize = size

@@ -74,7 +74,7 @@ version prints the version alone, for scripts.`,
 }
 
 func loadPolicies(cmd *cobra.Command, t *remote.Targets, who Identity, req *quoratev1.LoadPoliciesRequest, output *render.Output) error {
-	defer t.Keep()()
+	defer t.ReuseConns()()
 	res, err := callAdmin(cmd.Context(), t, who, quoratev1.AccountAdminServiceClient.WritePolicies, req)
 	if err != nil {
 		return err
@@ -268,7 +268,7 @@ when it was loaded, and by whom. The first 100 are printed unless --max is given
 }
 
 func listPolicies(cmd *cobra.Command, t *remote.Targets, who Identity, req *quoratev1.ListPoliciesRequest, most int, output *render.Output) error {
-	defer t.Keep()()
+	defer t.ReuseConns()()
 	tbl := render.NewTable("VERSION", "POLICIES", "LOADED", "BY")
 	return printPages(cmd, output.List(cmd, "policies", "no policies", tbl), most, func(size int32) ([]proto.Message, string, error) {
 		req.PageSize = size

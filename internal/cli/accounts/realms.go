@@ -41,7 +41,7 @@ given (0: all).`,
 
 // listRealms fetches and prints realms page by page.
 func listRealms(cmd *cobra.Command, t *remote.Targets, who Identity, most int, output *render.Output) error {
-	defer t.Keep()()
+	defer t.ReuseConns()()
 	tbl := render.NewTable("APP", "REALM", "ACCOUNTS", "POLICY CONFIGS")
 	req := &quoratev1.ListRealmsRequest{}
 	return printPages(cmd, output.List(cmd, "realms", "no realms with accounts or policies", tbl), most, func(size int32) ([]proto.Message, string, error) {

@@ -86,7 +86,7 @@ func (a *overrideApply) run(cmd *cobra.Command, t *remote.Targets, f *os.File) e
 	if a.total > quota.MaxOverrides {
 		return exit.Invalid(fmt.Errorf("%s: has %d overrides; at most %d", a.source, a.total, quota.MaxOverrides))
 	}
-	defer t.Keep()()
+	defer t.ReuseConns()()
 	a.shown = time.Now()
 	err = a.read(f, func(list []quota.Override) error { return a.send(cmd.Context(), t, list) })
 	if err != nil {

@@ -81,7 +81,7 @@ func getOverride(cmd *cobra.Command, t *remote.Targets, limit, key string, outpu
 
 // listOverrides fetches and prints overrides page by page.
 func listOverrides(cmd *cobra.Command, t *remote.Targets, req *quoratev1.ListOverridesRequest, most int, output *render.Output) error {
-	defer t.Keep()()
+	defer t.ReuseConns()()
 	tbl := newOverrideTable()
 	pages := output.List(cmd, "overrides", "no overrides", tbl)
 	file := output.Format == render.FormatYAML

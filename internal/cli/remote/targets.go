@@ -243,8 +243,8 @@ func WrongPort(err error) string {
 	return ""
 }
 
-// Keep makes calls reuse connections until the returned function closes them.
-func (t *Targets) Keep() (drop func()) {
+// ReuseConns makes calls reuse connections until the returned function closes them.
+func (t *Targets) ReuseConns() (drop func()) {
 	t.kept = map[string]*grpc.ClientConn{}
 	return func() {
 		for _, c := range t.kept {

@@ -117,7 +117,7 @@ const (
 
 // cluster prints the entries of all nodes.
 func (a *auditFlags) cluster(ctx context.Context, p *auditPrinter) error {
-	defer a.Keep()()
+	defer a.ReuseConns()()
 	entries, err := a.newest(ctx, p, a.tail)
 	if err != nil {
 		return err

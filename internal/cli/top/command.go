@@ -75,7 +75,7 @@ func (o *flags) run(cmd *cobra.Command) error {
 	if order == 0 {
 		return exit.Usagef("--by %q: must be one of %s", o.by, strings.Join(orders, ", "))
 	}
-	drop := o.Keep()
+	drop := o.ReuseConns()
 	defer drop()
 	screen := newModel(o.ask, options{Every: o.every, Plain: !bool(render.Colours(cmd)), Order: quoratev1.RateOrder(order)})
 	if o.once {
