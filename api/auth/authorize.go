@@ -11,7 +11,7 @@ import (
 // the permission nowhere. It needs no request, so nothing of a refused one is read. For other calls,
 // AuthorizeRequest then checks the request.
 func (g *Guard) AuthorizeCall(c *Caller, method string) error {
-	r, ok := ruleOf(method)
+	r, ok := RuleOf(method)
 	switch {
 	case !ok:
 		return &DeniedError{Caller: c, Permission: unlisted, Method: method}
@@ -53,7 +53,7 @@ func (g *Guard) denied(c *Caller, r Rule, method string, in rbac.Scope) error {
 // AuthorizeRequest returns an error if a caller that AuthorizeCall accepted may not make a call with
 // its request.
 func (g *Guard) AuthorizeRequest(c *Caller, method string, req proto.Message) error {
-	r, ok := ruleOf(method)
+	r, ok := RuleOf(method)
 	if !ok {
 		return &DeniedError{Caller: c, Permission: unlisted, Method: method}
 	}

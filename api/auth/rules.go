@@ -41,15 +41,12 @@ type Rule struct {
 	About   string // where the permission is needed, in words, for the documented table
 }
 
-// ruleOf returns the rule of a method ("/quorate.v1.QuotaService/Allow"), or of a route that is not
+// RuleOf returns the rule of a method ("/quorate.v1.QuotaService/Allow"), or of a route that is not
 // a method ("GET /metrics").
-func ruleOf(method string) (Rule, bool) {
+func RuleOf(method string) (Rule, bool) {
 	r, ok := rules[method]
 	return r, ok
 }
-
-// RuleOf returns the rule of a method or route, for servers.
-func RuleOf(method string) (Rule, bool) { return ruleOf(method) }
 
 // Methods returns all methods and routes in the table, sorted.
 func Methods() []string { return slices.Sorted(maps.Keys(rules)) }
