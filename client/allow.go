@@ -39,10 +39,7 @@ func (c *Client) allow(ctx context.Context, k quota.Key, cost int64, t *chargeTi
 // requires it. Until the first limits arrive, the fallback decides. A client that does not decide in its
 // process asks a node.
 func (c *Client) decide(ctx context.Context, k quota.Key, cost int64, t *chargeTime) (Result, error) {
-	if c.closed.Load() {
-		return Result{}, errClosed()
-	}
-	if err := ended(ctx); err != nil {
+	if err := c.usable(ctx); err != nil {
 		return Result{}, err
 	}
 	m := c.member

@@ -31,10 +31,7 @@ func (k *Check) key() (quota.Key, int64, error) {
 // single round trip, after the others. If no node answers, they are decided without one, as by
 // Allow. The returned error is that of this round trip, and then some of them are not decided.
 func (c *Client) AllowBatch(ctx context.Context, checks []Check) ([]Result, error) {
-	if c.closed.Load() {
-		return nil, errClosed()
-	}
-	if err := ended(ctx); err != nil {
+	if err := c.usable(ctx); err != nil {
 		return nil, err
 	}
 	if len(checks) == 0 || len(checks) > MaxBatch {
@@ -209,10 +206,7 @@ func (c *Client) AllowAll(ctx context.Context, checks []Check) (All, error) {
 }
 
 func (c *Client) all(ctx context.Context, p *pooled) (All, error) {
-	if c.closed.Load() {
-		return All{}, errClosed()
-	}
-	if err := ended(ctx); err != nil {
+	if err := c.usable(ctx); err != nil {
 		return All{}, err
 	}
 	m := c.member

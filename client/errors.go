@@ -67,8 +67,11 @@ func (e *Error) Unwrap() []error {
 	return []error{e.Kind, e.Cause}
 }
 
-// ended returns an error if the context has ended.
-func ended(ctx context.Context) error {
+// usable returns an error if the client is closed or the context has ended.
+func (c *Client) usable(ctx context.Context) error {
+	if c.closed.Load() {
+		return errClosed()
+	}
 	if err := ctx.Err(); err != nil {
 		return &Error{Kind: ErrUnavailable, Detail: "the context has ended (" + err.Error() + "); nothing was decided or charged", Cause: err}
 	}

@@ -53,10 +53,7 @@ func (h *HTTPCheck) validate() error {
 }
 
 func (c *Client) decideHTTP(ctx context.Context, check *HTTPCheck) (Result, error) {
-	if c.closed.Load() {
-		return Result{}, errClosed()
-	}
-	if err := ended(ctx); err != nil {
+	if err := c.usable(ctx); err != nil {
 		return Result{}, err
 	}
 	m := c.member
