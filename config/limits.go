@@ -1,10 +1,8 @@
 package config
 
 import (
-	"cmp"
 	"slices"
 	"strconv"
-	"strings"
 
 	"github.com/quorate/quorate/internal/quota"
 )
@@ -44,7 +42,7 @@ func parseLimits(source string, data []byte) ([]quota.Limit, map[quota.LimitName
 }
 
 func compareLimits(a, b quota.Limit) int {
-	return cmp.Or(strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Limit, b.Limit))
+	return a.LimitName.Compare(b.LimitName)
 }
 
 // limitFile reads a limit file. Its methods ending in Fields define the whole format: tests derive
