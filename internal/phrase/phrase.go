@@ -48,6 +48,14 @@ func TrimZeros(s string) string {
 	return s
 }
 
+// Percent formats a part of a whole as a percentage of three digits: 12.5%. A part of nothing is 0%.
+func Percent(part, whole int64) string {
+	if whole == 0 {
+		return "0%"
+	}
+	return strconv.FormatFloat(100*float64(part)/float64(whole), 'g', 3, 64) + "%"
+}
+
 // Bytes formats a number of bytes in binary units: 512 B, 2.0 KiB, 150 MiB.
 func Bytes(n uint64) string {
 	unit, v := 0, float64(n)

@@ -100,7 +100,7 @@ func (s *Planner) reportOf(namespace string, t timeRange, all *quoratev1.Headroo
 			d.Refusing = append(d.Refusing, rowOf(h))
 		}
 	}
-	d.Attempted, d.Refused = grouped(attempted), grouped(refused)+" ("+partText(refused, attempted)+")"
+	d.Attempted, d.Refused = grouped(attempted), grouped(refused)+" ("+phrase.Percent(refused, attempted)+")"
 	return d
 }
 
@@ -123,7 +123,7 @@ func rowOf(h *quoratev1.LimitHeadroom) reportRow {
 	}
 	return reportRow{
 		Limit: h.Namespace + "/" + h.Limit, Rule: rule, Asked: grouped(h.Use.Attempted), Peak: fmt.Sprintf("%.4g/s", h.Use.Peak),
-		Refused: grouped(h.Use.Refused) + " (" + partText(h.Use.Refused, h.Use.Attempted) + ")", Full: fmt.Sprintf("%.0f%%", 100*h.Saturation),
+		Refused: grouped(h.Use.Refused) + " (" + phrase.Percent(h.Use.Refused, h.Use.Attempted) + ")", Full: fmt.Sprintf("%.0f%%", 100*h.Saturation),
 		Statement: h.Statement, Width: int(100 * min(1, h.Saturation)),
 	}
 }

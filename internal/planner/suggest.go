@@ -6,6 +6,7 @@ import (
 
 	"github.com/quorate/quorate/api/apierr"
 	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
+	"github.com/quorate/quorate/internal/phrase"
 	planning "github.com/quorate/quorate/internal/plan"
 	"github.com/quorate/quorate/internal/quota"
 )
@@ -52,7 +53,7 @@ func (s *Planner) Suggest(ctx context.Context, req *quoratev1.SuggestRequest) (*
 		out.Statements = append(out.Statements, "the suggestion is for the first tier; the other tiers do not change, and may refuse more")
 	}
 	if d.many {
-		out.Statements = append(out.Statements, fmt.Sprintf("the lowest rate with an estimate of at most %.3g%%; at most %s would have been refused", 100*float64(req.RefusedPpm)/quota.Million, partText(out.Outcome.RefusedAtMost, out.Outcome.Attempted)))
+		out.Statements = append(out.Statements, fmt.Sprintf("the lowest rate with an estimate of at most %.3g%%; at most %s would have been refused", 100*float64(req.RefusedPpm)/quota.Million, phrase.Percent(out.Outcome.RefusedAtMost, out.Outcome.Attempted)))
 	}
 	out.Statements = append(out.Statements, d.statements(now, &next, out.Outcome, out.Coverage)...)
 	return out, nil

@@ -43,9 +43,9 @@ func (d *demand) sure(o *quoratev1.WhatIfOutcome) string {
 		return "no recorded demand in this time"
 	case d.accounts > 0:
 		return fmt.Sprintf("about %d of %d units would have been refused (%s), if %d accounts had equal demand (the number that matches the recorded refusals); at most %d, if one account had all the demand",
-			o.RefusedLikely, o.Attempted, partText(o.RefusedLikely, o.Attempted), d.accounts, o.RefusedAtMost)
+			o.RefusedLikely, o.Attempted, phrase.Percent(o.RefusedLikely, o.Attempted), d.accounts, o.RefusedAtMost)
 	case o.Exact:
-		return fmt.Sprintf("exact: %d of %d tokens would have been refused (%s)", o.RefusedAtMost, o.Attempted, partText(o.RefusedAtMost, o.Attempted))
+		return fmt.Sprintf("exact: %d of %d tokens would have been refused (%s)", o.RefusedAtMost, o.Attempted, phrase.Percent(o.RefusedAtMost, o.Attempted))
 	}
 	word := "between"
 	if o.Estimate {
@@ -53,17 +53,10 @@ func (d *demand) sure(o *quoratev1.WhatIfOutcome) string {
 	}
 	if d.many {
 		return fmt.Sprintf("about %d of %d tokens would have been refused (%s); between %d and %d (%s to %s), depending on when each key's requests came", o.RefusedLikely, o.Attempted,
-			partText(o.RefusedLikely, o.Attempted), o.RefusedAtLeast, o.RefusedAtMost, partText(o.RefusedAtLeast, o.Attempted), partText(o.RefusedAtMost, o.Attempted))
+			phrase.Percent(o.RefusedLikely, o.Attempted), o.RefusedAtLeast, o.RefusedAtMost, phrase.Percent(o.RefusedAtLeast, o.Attempted), phrase.Percent(o.RefusedAtMost, o.Attempted))
 	}
 	return fmt.Sprintf("%s %d and %d of %d tokens would have been refused (%s to %s); %d if requests came evenly", word, o.RefusedAtLeast, o.RefusedAtMost, o.Attempted,
-		partText(o.RefusedAtLeast, o.Attempted), partText(o.RefusedAtMost, o.Attempted), o.RefusedIfEven)
-}
-
-func partText(part, of int64) string {
-	if of == 0 {
-		return "0%"
-	}
-	return fmt.Sprintf("%.3g%%", 100*float64(part)/float64(of))
+		phrase.Percent(o.RefusedAtLeast, o.Attempted), phrase.Percent(o.RefusedAtMost, o.Attempted), o.RefusedIfEven)
 }
 
 // likeness states how the estimate for many keys is made.

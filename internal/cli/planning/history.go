@@ -267,7 +267,7 @@ func printHistory(p *render.Page, res *quoratev1.HistoryResponse) {
 	}
 	fmt.Fprintf(p, "%s, %s of %s, as of %s\n", of, phrase.Plural(len(res.Points), "point"), render.Pause(res.Step), render.When(res.Coverage.GetAsOf()))
 	fmt.Fprintf(p, "demand   %s  %s%s\n", sparkline(demand, chartWide), tokens(res.Total.Attempted), most)
-	fmt.Fprintf(p, "refused  %s  %s, %s\n\n", sparkline(refused, chartWide), tokens(res.Total.Refused), share(res.Total.Refused, res.Total.Attempted))
+	fmt.Fprintf(p, "refused  %s  %s, %s\n\n", sparkline(refused, chartWide), tokens(res.Total.Refused), phrase.Percent(res.Total.Refused, res.Total.Attempted))
 	shown := res.Points
 	if n := len(shown); n > maxShown {
 		shown = shown[n-maxShown:]
@@ -325,12 +325,4 @@ func sparkline(values []float64, wide int) string {
 		}
 	}
 	return b.String()
-}
-
-// share formats a fraction as a percentage.
-func share(part, of int64) string {
-	if of == 0 {
-		return "0%"
-	}
-	return fmt.Sprintf("%.3g%%", 100*float64(part)/float64(of))
 }

@@ -168,7 +168,7 @@ func printWhatIf(p *render.Page, res *quoratev1.WhatIfResponse, csv bool) {
 		return
 	}
 	outcomes(p, res.Now, res.Outcome, "what if")
-	fmt.Fprintf(p, "\nrefused then: %d (%s)\n", res.RefusedThen, share(res.RefusedThen, res.Outcome.GetAttempted()))
+	fmt.Fprintf(p, "\nrefused then: %d (%s)\n", res.RefusedThen, phrase.Percent(res.RefusedThen, res.Outcome.GetAttempted()))
 	if len(res.Points) > 1 {
 		demand, then, at := make([]float64, len(res.Points)), make([]float64, len(res.Points)), make([]float64, len(res.Points))
 		for i, one := range res.Points {
@@ -190,15 +190,15 @@ func outcomes(p *render.Page, now, next *quoratev1.WhatIfOutcome, name string) {
 		o    *quoratev1.WhatIfOutcome
 	}{{"active", now}, {name, next}} {
 		o := r.o
-		refused, sure := fmt.Sprintf("%d (%s)", o.GetRefusedAtMost(), share(o.GetRefusedAtMost(), o.GetAttempted())), "exact"
+		refused, sure := fmt.Sprintf("%d (%s)", o.GetRefusedAtMost(), phrase.Percent(o.GetRefusedAtMost(), o.GetAttempted())), "exact"
 		if !o.GetExact() {
-			refused = fmt.Sprintf("between %d and %d (%s to %s)", o.GetRefusedAtLeast(), o.GetRefusedAtMost(), share(o.GetRefusedAtLeast(), o.GetAttempted()), share(o.GetRefusedAtMost(), o.GetAttempted()))
+			refused = fmt.Sprintf("between %d and %d (%s to %s)", o.GetRefusedAtLeast(), o.GetRefusedAtMost(), phrase.Percent(o.GetRefusedAtLeast(), o.GetAttempted()), phrase.Percent(o.GetRefusedAtMost(), o.GetAttempted()))
 			sure = "bounds"
 		}
 		if o.GetEstimate() {
 			sure = "estimate"
 		}
-		tbl.Row(r.name, limits.RuleText(o.GetRule()), o.GetAttempted(), refused, fmt.Sprintf("%d (%s)", o.GetRefusedLikely(), share(o.GetRefusedLikely(), o.GetAttempted())), sure)
+		tbl.Row(r.name, limits.RuleText(o.GetRule()), o.GetAttempted(), refused, fmt.Sprintf("%d (%s)", o.GetRefusedLikely(), phrase.Percent(o.GetRefusedLikely(), o.GetAttempted())), sure)
 	}
 	p.Table(tbl)
 }
