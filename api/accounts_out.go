@@ -11,29 +11,6 @@ import (
 	"github.com/quorate/quorate/internal/apiproto"
 )
 
-// AccountIDProto converts an account's id.
-func AccountIDProto(id account.ID) *quoratev1.AccountID {
-	return &quoratev1.AccountID{AppId: id.App, Realm: id.Realm, Identity: id.Identity, Namespace: id.Namespace, Name: id.Name, ResourceType: id.Resource}
-}
-
-// ConfigIDProto converts a policy config's id.
-func ConfigIDProto(id account.ConfigID) *quoratev1.PolicyConfigID {
-	return &quoratev1.PolicyConfigID{AppId: id.App, Realm: id.Realm, Version: id.Version}
-}
-
-// PolicyKeyProto converts the key of a policy within its config.
-func PolicyKeyProto(k account.PolicyKey) *quoratev1.PolicyKey {
-	return &quoratev1.PolicyKey{Namespace: k.Namespace, Name: k.Name, ResourceType: k.Resource}
-}
-
-// PolicyRefProto converts a reference to a policy of a config; nil stays nil.
-func PolicyRefProto(r *account.PolicyRef) *quoratev1.PolicyID {
-	if r == nil {
-		return nil
-	}
-	return &quoratev1.PolicyID{Config: ConfigIDProto(r.Config), Key: PolicyKeyProto(r.Key)}
-}
-
 func policyProto(p *account.Policy) *quoratev1.Policy {
 	if p == nil {
 		return nil
@@ -49,14 +26,14 @@ func policyProto(p *account.Policy) *quoratev1.Policy {
 }
 
 func stateProto(s *account.State) *quoratev1.AccountState {
-	out := &quoratev1.AccountState{Id: AccountIDProto(s.ID)}
+	out := &quoratev1.AccountState{Id: apiproto.AccountID(s.ID)}
 	if !s.Exists {
 		return out
 	}
 	out.ProjectedBalance, out.NextRefillAt = s.Projected, apiproto.Time(s.Next)
 	out.Account = &quoratev1.Account{
 		Balance: s.Balance, UpdatedAt: apiproto.Time(s.Updated), PolicyChangedAt: apiproto.Time(s.PolicySet),
-		PolicyId: PolicyRefProto(s.Policy), Policy: policyProto(s.Rule), ExpiresAt: apiproto.Time(s.Expires), RefilledAt: apiproto.Time(s.Refilled),
+		PolicyId: apiproto.PolicyRef(s.Policy), Policy: policyProto(s.Rule), ExpiresAt: apiproto.Time(s.Expires), RefilledAt: apiproto.Time(s.Refilled),
 	}
 	return out
 }
@@ -71,7 +48,7 @@ func statesProto(states []account.State) []*quoratev1.AccountState {
 
 func changeProto(c *account.Change) *quoratev1.AccountChange {
 	return &quoratev1.AccountChange{
-		At: apiproto.Time(c.At), By: c.By, RequestId: c.RequestID, PreviousBalance: c.Previous, NewBalance: c.New, PolicyId: PolicyRefProto(c.Policy),
+		At: apiproto.Time(c.At), By: c.By, RequestId: c.RequestID, PreviousBalance: c.Previous, NewBalance: c.New, PolicyId: apiproto.PolicyRef(c.Policy),
 	}
 }
 
@@ -94,7 +71,7 @@ func ConfigProto(policies map[account.PolicyKey]account.Policy) *quoratev1.Polic
 	out := &quoratev1.PolicyConfig{Policies: make([]*quoratev1.PolicyEntry, 0, len(policies))}
 	for _, k := range slices.SortedFunc(maps.Keys(policies), account.PolicyKey.Compare) {
 		p := policies[k]
-		out.Policies = append(out.Policies, &quoratev1.PolicyEntry{Key: PolicyKeyProto(k), Policy: policyProto(&p)})
+		out.Policies = append(out.Policies, &quoratev1.PolicyEntry{Key: apiproto.PolicyKey(k), Policy: policyProto(&p)})
 	}
 	return out
 }

@@ -73,7 +73,7 @@ func (s *accountCalls) storePolicies(ctx context.Context, by string, id account.
 	if created {
 		s.Log.InfoContext(ctx, "policies loaded", "by", by, "config", stored, "policies", len(policies))
 	}
-	return &quoratev1.LoadPoliciesResponse{Id: ConfigIDProto(stored), Created: created}, nil
+	return &quoratev1.LoadPoliciesResponse{Id: apiproto.ConfigID(stored), Created: created}, nil
 }
 
 // mayPolicies returns the caller's identity, or an error if it lacks a permission in the config's
@@ -112,7 +112,7 @@ func (s *AccountAdminService) GetPolicies(ctx context.Context, req *quoratev1.Ge
 			Detail: fmt.Sprintf("unknown policy config %s~%s~%s: not loaded, or purged", id.App, id.Realm, id.Version),
 		}
 	}
-	return &quoratev1.GetPoliciesResponse{Id: ConfigIDProto(c.ID), Config: ConfigProto(c.Policies), LoadedAt: apiproto.Time(c.At), By: c.By}, nil
+	return &quoratev1.GetPoliciesResponse{Id: apiproto.ConfigID(c.ID), Config: ConfigProto(c.Policies), LoadedAt: apiproto.Time(c.At), By: c.By}, nil
 }
 
 // ListPolicies implements quoratev1.AccountAdminServiceServer.
@@ -134,7 +134,7 @@ func (s *AccountAdminService) ListPolicies(ctx context.Context, req *quoratev1.L
 	out := &quoratev1.ListPoliciesResponse{}
 	for i := range list {
 		c := &list[i]
-		out.Policies = append(out.Policies, &quoratev1.PolicySummary{Id: ConfigIDProto(c.ID), Policies: int32(c.Count), LoadedAt: apiproto.Time(c.At), By: c.By})
+		out.Policies = append(out.Policies, &quoratev1.PolicySummary{Id: apiproto.ConfigID(c.ID), Policies: int32(c.Count), LoadedAt: apiproto.Time(c.At), By: c.By})
 	}
 	if len(list) == size {
 		out.NextPageToken = list[size-1].ID.Version

@@ -180,7 +180,7 @@ func policyOf(quoted string, t *quota.Tier) string {
 		w = t.Rate.TimeFor(t.BurstUnits())
 	}
 	if w > 0 && w < math.MaxInt64 {
-		policy += ";w=" + strconv.FormatInt(WholeSeconds(w), 10)
+		policy += ";w=" + strconv.FormatInt(apiproto.WholeSeconds(w), 10)
 	}
 	return policy
 }
@@ -191,15 +191,6 @@ func (r *Prepared) Decided(d *quota.Decision) *PreparedTier {
 		return &r.tiers[i]
 	}
 	return &r.tiers[0]
-}
-
-// WholeSeconds returns d in seconds, rounded up.
-func WholeSeconds(d time.Duration) int64 {
-	s := int64(d / time.Second)
-	if d%time.Second > 0 {
-		s++
-	}
-	return s
 }
 
 // shortLimit returns a limit as answers to checks show it: without the fields that have their

@@ -9,6 +9,7 @@ import (
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 
+	"github.com/quorate/quorate/internal/apiproto"
 	"github.com/quorate/quorate/internal/quota"
 )
 
@@ -91,7 +92,7 @@ func (h *headers) fields(which Headers, code statusCode) (out []*corev3.HeaderVa
 	if which == HeadersLegacy || which == HeadersBoth {
 		add("RateLimit-Limit", strconv.FormatInt(first.burst, 10))
 		add("RateLimit-Remaining", strconv.FormatInt(first.remaining, 10))
-		add("RateLimit-Reset", strconv.FormatInt(wholeSeconds(first.after), 10))
+		add("RateLimit-Reset", strconv.FormatInt(apiproto.WholeSeconds(first.after), 10))
 	}
 	if code == overCode {
 		var wait time.Duration // until every limit that refused has more
@@ -100,7 +101,7 @@ func (h *headers) fields(which Headers, code statusCode) (out []*corev3.HeaderVa
 				wait = max(wait, p.after)
 			}
 		}
-		add("Retry-After", strconv.FormatInt(max(wholeSeconds(wait), 1), 10))
+		add("Retry-After", strconv.FormatInt(max(apiproto.WholeSeconds(wait), 1), 10))
 	}
 	return out
 }
@@ -141,10 +142,10 @@ func (h *headers) ietf() (policies, state string) {
 		quoted := fieldString(p.name)
 		one := quoted + ";q=" + strconv.FormatInt(p.burst, 10)
 		if p.window > 0 && p.window < never {
-			one += ";w=" + strconv.FormatInt(wholeSeconds(p.window), 10)
+			one += ";w=" + strconv.FormatInt(apiproto.WholeSeconds(p.window), 10)
 		}
 		ps = append(ps, one)
-		ss = append(ss, quoted+";r="+strconv.FormatInt(p.remaining, 10)+";t="+strconv.FormatInt(wholeSeconds(p.after), 10))
+		ss = append(ss, quoted+";r="+strconv.FormatInt(p.remaining, 10)+";t="+strconv.FormatInt(apiproto.WholeSeconds(p.after), 10))
 	}
 	return strings.Join(ps, ", "), strings.Join(ss, ", ")
 }

@@ -8,6 +8,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
+	"github.com/quorate/quorate/internal/apiproto"
 	"github.com/quorate/quorate/internal/quota"
 )
 
@@ -24,7 +25,7 @@ func (t *target) status(code statusCode, d *quota.Decision, now time.Time) *stat
 		st.CurrentLimit = currentLimit(tierOf(d))
 		st.CurrentLimit.Name = t.limitName(d)
 		st.LimitRemaining = uint32(min(max(d.Remaining, 0), math.MaxUint32))
-		st.DurationUntilReset = &durationpb.Duration{Seconds: wholeSeconds(againAfter(d, now))}
+		st.DurationUntilReset = &durationpb.Duration{Seconds: apiproto.WholeSeconds(againAfter(d, now))}
 	}
 	return st
 }
@@ -65,15 +66,6 @@ func againAfter(d *quota.Decision, now time.Time) time.Duration {
 		return t.Rate.Per - time.Duration(now.UnixNano())%t.Rate.Per
 	}
 	return max(d.ResetAfter, 0)
-}
-
-// wholeSeconds rounds up, so that a caller that returns after that time is not too early.
-func wholeSeconds(d time.Duration) int64 {
-	s := int64(d / time.Second)
-	if d%time.Second > 0 {
-		s++
-	}
-	return s
 }
 
 // byLength lists the units of answers, longest first. Months and years are used only for whole

@@ -19,6 +19,7 @@ import (
 	"github.com/quorate/quorate/api/apitest"
 	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
 	"github.com/quorate/quorate/internal/account"
+	"github.com/quorate/quorate/internal/apiproto"
 )
 
 const ann = "user:ann"
@@ -32,7 +33,7 @@ type adminCall struct {
 }
 
 func opOn(id account.ID) *quoratev1.Op {
-	return &quoratev1.Op{AccountId: api.AccountIDProto(id), Delta: 1}
+	return &quoratev1.Op{AccountId: apiproto.AccountID(id), Delta: 1}
 }
 
 func opsOn(ops ...*quoratev1.Op) func(context.Context, quoratev1.AccountAdminServiceClient) error {
@@ -46,7 +47,7 @@ func loading(version string) func(context.Context, quoratev1.AccountAdminService
 	return func(ctx context.Context, c quoratev1.AccountAdminServiceClient) error {
 		_, err := c.WritePolicies(ctx, &quoratev1.LoadPoliciesRequest{
 			AppId: "cv", Realm: "project:infra", Version: version,
-			Config: &quoratev1.PolicyConfig{Policies: []*quoratev1.PolicyEntry{{Key: api.PolicyKeyProto(apitest.BuildKey), Policy: &quoratev1.Policy{Limit: 1}}}},
+			Config: &quoratev1.PolicyConfig{Policies: []*quoratev1.PolicyEntry{{Key: apiproto.PolicyKey(apitest.BuildKey), Policy: &quoratev1.Policy{Limit: 1}}}},
 		})
 		return err
 	}
@@ -69,11 +70,11 @@ func adminCalls() []adminCall {
 	}
 	return []adminCall{
 		{"GetAccounts", []string{access.AccountsRead}, of("builds", "ci", "0"), func(ctx context.Context, c client) error {
-			_, err := c.GetAccounts(ctx, &quoratev1.GetAccountsRequest{Accounts: []*quoratev1.AccountID{api.AccountIDProto(apitest.Alice)}})
+			_, err := c.GetAccounts(ctx, &quoratev1.GetAccountsRequest{Accounts: []*quoratev1.AccountID{apiproto.AccountID(apitest.Alice)}})
 			return err
 		}},
 		{"GetAccountHistory", []string{access.AccountsRead}, of("builds", "ci", "0"), func(ctx context.Context, c client) error {
-			_, err := c.GetAccountHistory(ctx, &quoratev1.GetAccountHistoryRequest{AccountId: api.AccountIDProto(apitest.Alice)})
+			_, err := c.GetAccountHistory(ctx, &quoratev1.GetAccountHistoryRequest{AccountId: apiproto.AccountID(apitest.Alice)})
 			return err
 		}},
 		{"ListAccounts", []string{access.AccountsList}, map[string]string{access.Resource: "builds", access.Namespace: "ci"}, listing(&quoratev1.ListAccountsRequest{Namespace: &ns, ResourceType: "builds"})},
@@ -81,7 +82,7 @@ func adminCalls() []adminCall {
 		{"WritePolicies", []string{access.PoliciesWrite}, nil, loading("")},
 		{"WritePolicies, own version", []string{access.PoliciesWrite, access.PoliciesOverrideVersion}, nil, loading("v7")},
 		{"GetPolicies", []string{access.PoliciesRead}, nil, func(ctx context.Context, c client) error {
-			_, err := c.GetPolicies(ctx, &quoratev1.GetPoliciesRequest{Id: api.ConfigIDProto(apitest.CvConfig)})
+			_, err := c.GetPolicies(ctx, &quoratev1.GetPoliciesRequest{Id: apiproto.ConfigID(apitest.CvConfig)})
 			return err
 		}},
 		{"ListPolicies", []string{access.PoliciesRead}, nil, func(ctx context.Context, c client) error {
@@ -89,7 +90,7 @@ func adminCalls() []adminCall {
 			return err
 		}},
 		{"PurgePolicies", []string{access.PoliciesPurge}, nil, func(ctx context.Context, c client) error {
-			_, err := c.PurgePolicies(ctx, &quoratev1.PurgePoliciesRequest{Id: api.ConfigIDProto(apitest.CvConfig)})
+			_, err := c.PurgePolicies(ctx, &quoratev1.PurgePoliciesRequest{Id: apiproto.ConfigID(apitest.CvConfig)})
 			return err
 		}},
 	}
@@ -208,7 +209,7 @@ func TestAccessSelf(t *testing.T) {
 	}
 	// An account without an identity does not belong to a caller without an identity.
 	read := adminCall{call: func(ctx context.Context, c quoratev1.AccountAdminServiceClient) error {
-		_, err := c.GetAccounts(ctx, &quoratev1.GetAccountsRequest{Accounts: []*quoratev1.AccountID{api.AccountIDProto(apitest.Nobody)}})
+		_, err := c.GetAccounts(ctx, &quoratev1.GetAccountsRequest{Accounts: []*quoratev1.AccountID{apiproto.AccountID(apitest.Nobody)}})
 		return err
 	}}
 	denied(t, read.try(t, "", own), access.AccountsRead, "project:infra", api.Anonymous)
@@ -245,8 +246,8 @@ func TestAccessListIsNarrowed(t *testing.T) {
 // option ABSOLUTE_RESOURCE", and "permissions granted in this realm [@internal]
 // will ignore the ABSOLUTE_RESOURCE flag on accounts".
 func TestAccessAbsoluteResource(t *testing.T) {
-	setAbsolute := &quoratev1.Op{AccountId: api.AccountIDProto(account.ID{App: "cv", Realm: "project:infra", Name: "new", Resource: "slots"}), PolicyId: api.PolicyRefProto(&account.PolicyRef{Config: apitest.CvConfig, Key: apitest.SlotKey})}
-	loseAbsolute := &quoratev1.Op{AccountId: api.AccountIDProto(apitest.Slots), PolicyId: api.PolicyRefProto(&account.PolicyRef{Config: apitest.CvConfig, Key: account.PolicyKey{Name: "unknown", Resource: "slots"}})}
+	setAbsolute := &quoratev1.Op{AccountId: apiproto.AccountID(account.ID{App: "cv", Realm: "project:infra", Name: "new", Resource: "slots"}), PolicyId: apiproto.PolicyRef(&account.PolicyRef{Config: apitest.CvConfig, Key: apitest.SlotKey})}
+	loseAbsolute := &quoratev1.Op{AccountId: apiproto.AccountID(apitest.Slots), PolicyId: apiproto.PolicyRef(&account.PolicyRef{Config: apitest.CvConfig, Key: account.PolicyKey{Name: "unknown", Resource: "slots"}})}
 	for name, c := range map[string]struct {
 		ops   []*quoratev1.Op
 		realm bool // the permission in the realm suffices
@@ -320,7 +321,7 @@ func TestAccessReadsOnlyWhatItMust(t *testing.T) {
 // account has, or would get, is unknown.
 func TestAccessRefusesWhatItCannotCheck(t *testing.T) {
 	ref := &account.PolicyRef{Config: apitest.CvConfig, Key: apitest.BuildKey}
-	for name, op := range map[string]*quoratev1.Op{"account": opOn(apitest.Alice), "policy": {AccountId: api.AccountIDProto(apitest.Alice), PolicyId: api.PolicyRefProto(ref)}} {
+	for name, op := range map[string]*quoratev1.Op{"account": opOn(apitest.Alice), "policy": {AccountId: apiproto.AccountID(apitest.Alice), PolicyId: apiproto.PolicyRef(ref)}} {
 		n := apitest.New(t).WithAccounts()
 		n.Accounts.Err = apitest.NoLeader{}
 		client := quoratev1.NewAccountAdminServiceClient(dialGRPC(t, n, api.Options{Grants: access.List{grant("project:infra", access.AccountsWrite)}}))
@@ -338,7 +339,7 @@ func TestAccessOnlyTheAdminServiceChecks(t *testing.T) {
 	if _, err := c.ApplyOps(t.Context(), &quoratev1.ApplyOpsRequest{Ops: []*quoratev1.Op{opOn(apitest.Slots)}}); err != nil {
 		t.Error(err)
 	}
-	if _, err := c.GetAccounts(t.Context(), &quoratev1.GetAccountsRequest{Accounts: []*quoratev1.AccountID{api.AccountIDProto(apitest.Slots)}}); err != nil {
+	if _, err := c.GetAccounts(t.Context(), &quoratev1.GetAccountsRequest{Accounts: []*quoratev1.AccountID{apiproto.AccountID(apitest.Slots)}}); err != nil {
 		t.Error(err)
 	}
 	req := &quoratev1.LoadPoliciesRequest{AppId: "cv", Realm: "r", Version: "v", Config: api.ConfigProto(map[account.PolicyKey]account.Policy{apitest.SlotKey: apitest.Absolute})}

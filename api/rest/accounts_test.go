@@ -19,6 +19,7 @@ import (
 	"github.com/quorate/quorate/api/apitest"
 	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
 	"github.com/quorate/quorate/internal/account"
+	"github.com/quorate/quorate/internal/apiproto"
 )
 
 // The subjects of the calls in these tests, as JSON and as a query.
@@ -103,10 +104,10 @@ func TestApplyOpsHandsOn(t *testing.T) {
 	}
 	c := quoratev1.NewAccountServiceClient(dialGRPC(t, n, api.Options{}))
 	ctx := metadata.AppendToOutgoingContext(t.Context(), "quorate-user", "user:carl")
-	if _, err := c.GetAccounts(ctx, &quoratev1.GetAccountsRequest{Accounts: []*quoratev1.AccountID{api.AccountIDProto(apitest.Alice)}, Stale: true}); err != nil || !a.Stale {
+	if _, err := c.GetAccounts(ctx, &quoratev1.GetAccountsRequest{Accounts: []*quoratev1.AccountID{apiproto.AccountID(apitest.Alice)}, Stale: true}); err != nil || !a.Stale {
 		t.Errorf("stale %v, %v", a.Stale, err)
 	}
-	req := &quoratev1.ApplyOpsRequest{RequestIdTtl: durationpb.New(time.Hour), Ops: []*quoratev1.Op{{AccountId: api.AccountIDProto(apitest.Alice), RelativeTo: quoratev1.RelativeTo_RELATIVE_TO_LIMIT}}}
+	req := &quoratev1.ApplyOpsRequest{RequestIdTtl: durationpb.New(time.Hour), Ops: []*quoratev1.Op{{AccountId: apiproto.AccountID(apitest.Alice), RelativeTo: quoratev1.RelativeTo_RELATIVE_TO_LIMIT}}}
 	if res, err := c.ApplyOps(ctx, req); err != nil || !res.Applied || a.By != "user:carl" || a.Owner != "address:bufconn" || a.Ttl != time.Hour || a.Ops[0].RelativeTo != account.Limit {
 		t.Errorf("%v %v by %q for %q ttl %v ops %v", res, err, a.By, a.Owner, a.Ttl, a.Ops)
 	}
@@ -259,7 +260,7 @@ func TestOutcomes(t *testing.T) {
 			if problem := a.header.Get("Content-Type") == "application/problem+json"; problem != (c.code != codes.OK) {
 				t.Errorf("an answer is JSON, and a fault a problem: %v", a.header)
 			}
-			res, err := quoratev1.NewAccountServiceClient(dialGRPC(t, n, api.Options{})).ApplyOps(t.Context(), &quoratev1.ApplyOpsRequest{RequestId: c.id, Ops: []*quoratev1.Op{{AccountId: api.AccountIDProto(apitest.Alice)}}})
+			res, err := quoratev1.NewAccountServiceClient(dialGRPC(t, n, api.Options{})).ApplyOps(t.Context(), &quoratev1.ApplyOpsRequest{RequestId: c.id, Ops: []*quoratev1.Op{{AccountId: apiproto.AccountID(apitest.Alice)}}})
 			if status.Code(err) != c.code || err == nil && res.Applied != (c.http == 200) {
 				t.Errorf("gRPC: %v %v", res, err)
 			}
@@ -301,7 +302,7 @@ func TestReadsSayWhatIsWrong(t *testing.T) {
 // TestFieldsOverGRPC checks that the error's details name the faulty field.
 func TestFieldsOverGRPC(t *testing.T) {
 	c := quoratev1.NewAccountServiceClient(dialGRPC(t, apitest.New(t).WithAccounts(), api.Options{}))
-	_, err := c.ApplyOps(t.Context(), &quoratev1.ApplyOpsRequest{Ops: []*quoratev1.Op{{AccountId: api.AccountIDProto(apitest.Alice)}, {AccountId: api.AccountIDProto(apitest.Alice), RelativeTo: 4}}})
+	_, err := c.ApplyOps(t.Context(), &quoratev1.ApplyOpsRequest{Ops: []*quoratev1.Op{{AccountId: apiproto.AccountID(apitest.Alice)}, {AccountId: apiproto.AccountID(apitest.Alice), RelativeTo: 4}}})
 	st := status.Convert(err)
 	if st.Code() != codes.InvalidArgument || !strings.HasPrefix(st.Message(), "ops[1].relative_to: 4; 0 (CURRENT_BALANCE)") {
 		t.Fatal(err)

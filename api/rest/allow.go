@@ -91,7 +91,7 @@ func setRateLimit(h http.Header, r *api.Prepared, d *quota.Decision) {
 	b := append(buf[:0], r.Quoted...)
 	b = strconv.AppendInt(append(b, ";r="...), d.Remaining, 10)
 	if wait := moreAfter(&at.Tier, d); wait != apiproto.Never {
-		seconds := api.WholeSeconds(wait)
+		seconds := apiproto.WholeSeconds(wait)
 		b = strconv.AppendInt(append(b, ";t="...), seconds, 10)
 		if !d.Allowed {
 			h["Retry-After"] = []string{strconv.FormatInt(max(seconds, 1), 10)}
@@ -110,7 +110,7 @@ func setXRateLimit(h http.Header, r *api.Prepared, d *quota.Decision) {
 	h["X-Ratelimit-Limit"] = []string{strconv.FormatInt(at.Tier.Burst, 10)}
 	h["X-Ratelimit-Remaining"] = []string{strconv.FormatInt(max(0, d.Remaining), 10)}
 	if wait := moreAfter(&at.Tier, d); wait != apiproto.Never {
-		h["X-Ratelimit-Reset"] = []string{strconv.FormatInt(api.WholeSeconds(wait), 10)}
+		h["X-Ratelimit-Reset"] = []string{strconv.FormatInt(apiproto.WholeSeconds(wait), 10)}
 	}
 }
 

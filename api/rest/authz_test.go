@@ -25,6 +25,7 @@ import (
 	"github.com/quorate/quorate/api/auth"
 	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
 	"github.com/quorate/quorate/api/grpcapi"
+	"github.com/quorate/quorate/internal/apiproto"
 	"github.com/quorate/quorate/internal/rbac"
 )
 
@@ -86,7 +87,7 @@ func TestEveryCallHasARule(t *testing.T) {
 func sample(t testing.TB, method string) proto.Message {
 	t.Helper()
 	web := []*quoratev1.AllowRequest{{Namespace: "web", Limit: "per_client", Key: "k"}}
-	id := api.AccountIDProto(apitest.Alice)
+	id := apiproto.AccountID(apitest.Alice)
 	realm := func() (string, string) { return "cv", "project:infra" }
 	app, in := realm()
 	special := map[string]proto.Message{
@@ -103,9 +104,9 @@ func sample(t testing.TB, method string) proto.Message {
 		"AccountAdminService/ApplyOps":          &quoratev1.ApplyOpsRequest{Ops: []*quoratev1.Op{opOn(apitest.Alice)}},
 		"AccountAdminService/GetAccountHistory": &quoratev1.GetAccountHistoryRequest{AccountId: id},
 		"AccountAdminService/ListAccounts":      &quoratev1.ListAccountsRequest{AppId: app, Realm: in},
-		"AccountAdminService/GetPolicies":       &quoratev1.GetPoliciesRequest{Id: api.ConfigIDProto(apitest.CvConfig)},
+		"AccountAdminService/GetPolicies":       &quoratev1.GetPoliciesRequest{Id: apiproto.ConfigID(apitest.CvConfig)},
 		"AccountAdminService/ListPolicies":      &quoratev1.ListPoliciesRequest{AppId: app, Realm: in},
-		"AccountAdminService/PurgePolicies":     &quoratev1.PurgePoliciesRequest{Id: api.ConfigIDProto(apitest.CvConfig)},
+		"AccountAdminService/PurgePolicies":     &quoratev1.PurgePoliciesRequest{Id: apiproto.ConfigID(apitest.CvConfig)},
 		"AccountAdminService/WritePolicies":     samplePolicies(),
 		"AccountService/LoadPolicies":           samplePolicies(),
 		"ServerReflection/ServerReflectionInfo": &reflectionv1.ServerReflectionRequest{MessageRequest: &reflectionv1.ServerReflectionRequest_ListServices{}},

@@ -135,7 +135,7 @@ func statusOf(w http.ResponseWriter, res proto.Message) int {
 		retry = acquired.Result
 	}
 	if again, ok := retry.(interface{ GetRetryAfter() *durationpb.Duration }); ok && again.GetRetryAfter() != nil {
-		w.Header().Set("Retry-After", strconv.FormatInt(max(api.WholeSeconds(again.GetRetryAfter().AsDuration()), 1), 10))
+		w.Header().Set("Retry-After", strconv.FormatInt(max(apiproto.WholeSeconds(again.GetRetryAfter().AsDuration()), 1), 10))
 	}
 	return http.StatusTooManyRequests
 }

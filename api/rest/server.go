@@ -19,6 +19,7 @@ import (
 	"github.com/quorate/quorate/api"
 	"github.com/quorate/quorate/api/apierr"
 	"github.com/quorate/quorate/api/auth"
+	"github.com/quorate/quorate/internal/apiproto"
 	"github.com/quorate/quorate/internal/jsontext"
 	"github.com/quorate/quorate/internal/phrase"
 	"github.com/quorate/quorate/internal/tracing"
@@ -232,7 +233,7 @@ func writeFault(w http.ResponseWriter, err error) int {
 		h.Set("WWW-Authenticate", `Bearer realm="quorate"`)
 	}
 	if f.Retry > 0 {
-		h.Set("Retry-After", strconv.FormatInt(api.WholeSeconds(f.Retry), 10))
+		h.Set("Retry-After", strconv.FormatInt(apiproto.WholeSeconds(f.Retry), 10))
 	}
 	w.WriteHeader(f.HTTP)
 	w.Write(append(jsontext.Escape(body), '\n')) //nolint:errcheck // as in writeJSON

@@ -125,6 +125,15 @@ func Pause(d time.Duration) *durationpb.Duration {
 	return durationpb.New(d)
 }
 
+// WholeSeconds returns d in seconds, rounded up, so that a caller that returns after that time is not too early.
+func WholeSeconds(d time.Duration) int64 {
+	s := int64(d / time.Second)
+	if d%time.Second > 0 {
+		s++
+	}
+	return s
+}
+
 // CheckLimitKey validates a bucket whose limit may be a default or a template.
 func CheckLimitKey(k *quota.Key) error {
 	if err := CheckLimitName(k.LimitName); err != nil {

@@ -135,10 +135,6 @@ func flagWords(err error) error {
 	return exit.Usagef("%s: %s", strings.NewReplacer("policy_id.key.resource_type", "policy", "app_id", "app", "resource_type", "type").Replace(field), detail)
 }
 
-func accountProto(id account.ID) *quoratev1.AccountID {
-	return &quoratev1.AccountID{AppId: id.App, Realm: id.Realm, Identity: id.Identity, Namespace: id.Namespace, Name: id.Name, ResourceType: id.Resource}
-}
-
 // accountWord formats an id as one word that is safe for a terminal.
 func accountWord(p *quoratev1.AccountID) string {
 	return phrase.Printable(config.FormatAccountID(account.ID{App: p.GetAppId(), Realm: p.GetRealm(), Identity: p.GetIdentity(), Namespace: p.GetNamespace(), Name: p.GetName(), Resource: p.GetResourceType()}))
@@ -162,14 +158,4 @@ func policyCell(p *quoratev1.PolicyID, near *quoratev1.AccountID) render.Cell {
 	}
 	cell.Human = phrase.Printable(config.FormatPolicyRef(ref, in))
 	return cell
-}
-
-func policyProto(ref *account.PolicyRef) *quoratev1.PolicyID {
-	if ref == nil {
-		return nil
-	}
-	return &quoratev1.PolicyID{
-		Config: &quoratev1.PolicyConfigID{AppId: ref.Config.App, Realm: ref.Config.Realm, Version: ref.Config.Version},
-		Key:    &quoratev1.PolicyKey{Namespace: ref.Key.Namespace, Name: ref.Key.Name, ResourceType: ref.Key.Resource},
-	}
 }

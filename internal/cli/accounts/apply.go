@@ -12,6 +12,7 @@ import (
 	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
 	"github.com/quorate/quorate/config"
 	"github.com/quorate/quorate/internal/account"
+	"github.com/quorate/quorate/internal/apiproto"
 	"github.com/quorate/quorate/internal/cli/exit"
 	"github.com/quorate/quorate/internal/cli/limits"
 	"github.com/quorate/quorate/internal/cli/remote"
@@ -119,7 +120,7 @@ func (a *applyFlags) request(cmd *cobra.Command, args []string) (req *quoratev1.
 	}
 	for _, op := range ops.Ops {
 		req.Ops = append(req.Ops, &quoratev1.Op{
-			AccountId: accountProto(op.Account), PolicyId: policyProto(op.Policy),
+			AccountId: apiproto.AccountID(op.Account), PolicyId: apiproto.PolicyRef(op.Policy),
 			RelativeTo: quoratev1.RelativeTo(op.RelativeTo), Delta: op.Delta, Options: uint32(op.Options),
 		})
 	}

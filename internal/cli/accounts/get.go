@@ -46,7 +46,7 @@ history" prints the last changes.`,
 			}
 			req := &quoratev1.GetAccountsRequest{Stale: stale}
 			for _, id := range ids {
-				req.Accounts = append(req.Accounts, accountProto(id))
+				req.Accounts = append(req.Accounts, apiproto.AccountID(id))
 			}
 			res, err := callAdmin(cmd.Context(), &t, who, quoratev1.AccountAdminServiceClient.GetAccounts, req)
 			if err != nil {
@@ -210,7 +210,7 @@ request, and the new balance. Exit code 5 means that the account is unknown.`, a
 			if err != nil {
 				return err
 			}
-			res, err := callAdmin(cmd.Context(), &t, who, quoratev1.AccountAdminServiceClient.GetAccountHistory, &quoratev1.GetAccountHistoryRequest{AccountId: accountProto(ids[0])})
+			res, err := callAdmin(cmd.Context(), &t, who, quoratev1.AccountAdminServiceClient.GetAccountHistory, &quoratev1.GetAccountHistoryRequest{AccountId: apiproto.AccountID(ids[0])})
 			if err != nil {
 				return err
 			}
@@ -244,7 +244,7 @@ func printAccountHistory(p *render.Page, id account.ID, res *quoratev1.GetAccoun
 	t := render.NewTable("TIME", "BY", "REQUEST", "BEFORE", "AFTER", "POLICY SET")
 	for i, c := range res.Changes {
 		created := account.CreatedBy(i, len(res.Changes), c.PreviousBalance)
-		t.Row(render.When(c.At), render.NameOrNothing(c.By), render.NameOrNothing(c.RequestId), before(c.PreviousBalance, created), c.NewBalance, policyCell(c.PolicyId, accountProto(id)))
+		t.Row(render.When(c.At), render.NameOrNothing(c.By), render.NameOrNothing(c.RequestId), before(c.PreviousBalance, created), c.NewBalance, policyCell(c.PolicyId, apiproto.AccountID(id)))
 	}
 	p.Table(t)
 }
