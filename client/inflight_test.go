@@ -72,7 +72,7 @@ func TestUseAcquire(t *testing.T) {
 	if c.Bucket("work", "jobs", "k").Allow() || c.Buckets("work", "jobs").Allow("k") {
 		t.Error("a bucket lets everything pass")
 	}
-	if got := h.take(); strings.Count(got, "\n") != 1 || !strings.Contains(got, "level=ERROR") || !strings.Contains(got, "limit=work/jobs") {
+	if got := h.Take(); strings.Count(got, "\n") != 1 || !strings.Contains(got, "level=ERROR") || !strings.Contains(got, "limit=work/jobs") {
 		t.Errorf("%s", got)
 	}
 }

@@ -1,12 +1,10 @@
 package client
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"log/slog"
 	"strings"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -15,27 +13,12 @@ import (
 	"google.golang.org/grpc/status"
 
 	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
+	"github.com/quorate/quorate/internal/buftest"
 	"github.com/quorate/quorate/internal/quota"
 )
 
 // heard holds the output of a logger, without times.
-type heard struct {
-	mu  sync.Mutex
-	buf bytes.Buffer
-}
-
-func (h *heard) Write(p []byte) (int, error) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return h.buf.Write(p)
-}
-
-func (h *heard) take() string {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	defer h.buf.Reset()
-	return h.buf.String()
-}
+type heard struct{ buftest.Buffer }
 
 func (h *heard) logger() *slog.Logger {
 	return slog.New(slog.NewTextHandler(h, &slog.HandlerOptions{ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
@@ -74,20 +57,20 @@ func TestNobodyThere(t *testing.T) {
 		c := attachTo(t, cl, WithLogger(h.logger()))
 		defer c.Close()
 		time.Sleep(1900 * time.Millisecond)
-		if got := h.take(); got != "" {
+		if got := h.Take(); got != "" {
 			t.Errorf("before two seconds: %s", got)
 		}
 		time.Sleep(2 * time.Second)
-		if got := h.take(); strings.Count(got, "\n") != 1 || !strings.Contains(got, "level=WARN") || !strings.Contains(got, `no node answers: requests are not limited" for=`) || !strings.Contains(got, `err="a: a is down"`) {
+		if got := h.Take(); strings.Count(got, "\n") != 1 || !strings.Contains(got, "level=WARN") || !strings.Contains(got, `no node answers: requests are not limited" for=`) || !strings.Contains(got, `err="a: a is down"`) {
 			t.Errorf("after four seconds: %s", got)
 		}
 		time.Sleep(200 * time.Second)
-		if got := h.take(); strings.Count(got, "\n") != 3 {
+		if got := h.Take(); strings.Count(got, "\n") != 3 {
 			t.Errorf("in 200 s: %s", got)
 		}
 		cl.node("a").set(true)
 		ready(t, c)
-		if got := h.take(); got != "level=INFO msg=\"quorate: attached to a node\" node=a\n" {
+		if got := h.Take(); got != "level=INFO msg=\"quorate: attached to a node\" node=a\n" {
 			t.Errorf("again: %s", got)
 		}
 		time.Sleep(2 * stableAfter)
@@ -95,12 +78,12 @@ func TestNobodyThere(t *testing.T) {
 		time.Sleep(300 * time.Millisecond)
 		cl.node("a").set(true)
 		time.Sleep(10 * time.Second)
-		if got := h.take(); got != "" {
+		if got := h.Take(); got != "" {
 			t.Errorf("a stream that broke and was made anew: %s", got)
 		}
 		cl.node("a").set(false)
 		time.Sleep(4 * time.Second)
-		if got := h.take(); !strings.Contains(got, "no node answers: this process enforces its limits alone") {
+		if got := h.Take(); !strings.Contains(got, "no node answers: this process enforces its limits alone") {
 			t.Errorf("with known limits: %s", got)
 		}
 	})
@@ -152,7 +135,7 @@ func TestWrongName(t *testing.T) {
 		if want := `unknown limit: web/per_clint; did you mean "web/per_client"?`; !errors.Is(err, ErrNoLimit) || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v", err)
 		}
-		got := h.take()
+		got := h.Take()
 		if strings.Count(got, "\n") != 2 || !strings.Contains(got, `did you mean \"web/per_client\"?`) || !strings.Contains(got, "limit=web/per_clint") {
 			t.Errorf("in 100 s: %s", got)
 		}
@@ -161,7 +144,7 @@ func TestWrongName(t *testing.T) {
 				t.Errorf("%+v %v", res, err)
 			}
 		}
-		if got := h.take(); strings.Count(got, "\n") != 1 || !strings.Contains(got, "has a match") {
+		if got := h.Take(); strings.Count(got, "\n") != 1 || !strings.Contains(got, "has a match") {
 			t.Errorf("rules: %s", got)
 		}
 		for i := range 2 * maxNames { // more names than the client remembers
@@ -223,7 +206,7 @@ func TestCircuitIsSaid(t *testing.T) {
 	for range 3 {
 		c.Allow(t.Context(), "web", "per_client", "k", 1)
 	}
-	if got := h.take(); strings.Count(got, "\n") != 1 || !strings.Contains(got, "no node answers") || !strings.Contains(got, addr) {
+	if got := h.Take(); strings.Count(got, "\n") != 1 || !strings.Contains(got, "no node answers") || !strings.Contains(got, addr) {
 		t.Errorf("%s", got)
 	}
 }

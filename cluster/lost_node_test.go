@@ -1,50 +1,30 @@
 package cluster
 
 import (
-	"bytes"
 	"fmt"
 	"log/slog"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
+	"github.com/quorate/quorate/internal/buftest"
 	"github.com/quorate/quorate/internal/quota"
 	"github.com/quorate/quorate/internal/testspeed"
 )
-
-// warnings collects the warnings of nodes.
-type warnings struct {
-	mu  sync.Mutex
-	out bytes.Buffer
-}
-
-func (w *warnings) Write(b []byte) (int, error) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.out.Write(b)
-}
-
-func (w *warnings) take() string {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	defer w.out.Reset()
-	return w.out.String()
-}
 
 // TestOrdinaryLifeWarnsOfNothing checks that a start, a transfer of all leaderships and the stop of a
 // node log no warnings, and that the other nodes warn of a killed node.
 func TestOrdinaryLifeWarnsOfNothing(t *testing.T) {
 	testspeed.Full(t)
-	var w warnings
+	var w buftest.Buffer // the warnings of nodes
 	for range 5 {
 		c, ids := startWarned(t, &w)
 		stopWithout(t, c, ids[2])
-		got := w.take()
+		got := w.Take()
 		if strings.Contains(got, "heartbeat timeout reached") {
 			t.Logf("not an ordinary life: the machine was so busy that there was an election\n%s", got)
 			c.stop()
-			w.take()
+			w.Take()
 			continue
 		}
 		if got != "" {
@@ -52,7 +32,7 @@ func TestOrdinaryLifeWarnsOfNothing(t *testing.T) {
 		}
 		c.kill(ids[1])
 		c.eventually(10*time.Second, "the node that was killed is told of", func() error {
-			if got := w.take(); !strings.Contains(got, "has not announced a stop") || !strings.Contains(got, "node="+string(ids[1])) {
+			if got := w.Take(); !strings.Contains(got, "has not announced a stop") || !strings.Contains(got, "node="+string(ids[1])) {
 				return fmt.Errorf("%q", got)
 			}
 			return nil
@@ -65,7 +45,7 @@ func TestOrdinaryLifeWarnsOfNothing(t *testing.T) {
 // TestLeaverIsQuiet checks that a node that has left does not warn of peers that refuse it.
 func TestLeaverIsQuiet(t *testing.T) {
 	testspeed.Full(t)
-	w := &warnings{}
+	w := &buftest.Buffer{}
 	c := newThreeNodes(t, 2, func(cfg *Config) {
 		cfg.Logger = slog.New(slog.NewTextHandler(w, &slog.HandlerOptions{Level: slog.LevelWarn})).With("node_here", cfg.Self)
 	})
@@ -73,21 +53,21 @@ func TestLeaverIsQuiet(t *testing.T) {
 	c.join("n4", c.token())
 	c.settled(time.Minute, 3)
 	n4 := c.nodes["n4"]
-	w.take()
+	w.Take()
 	c.leave("n4")
 	for _, id := range c.ids() {
 		if n4.routes.up(id) {
 			t.Errorf("%s is still connected", id)
 		}
 	}
-	for line := range strings.Lines(w.take()) {
+	for line := range strings.Lines(w.Take()) {
 		if strings.Contains(line, "node_here=n4") && strings.Contains(line, "unreachable") {
 			t.Error(line)
 		}
 	}
 }
 
-func startWarned(t *testing.T, w *warnings) (*threeNodes, []quota.NodeID) {
+func startWarned(t *testing.T, w *buftest.Buffer) (*threeNodes, []quota.NodeID) {
 	t.Helper()
 	c := newThreeNodes(t, 4, func(cfg *Config) {
 		cfg.Logger = slog.New(slog.NewTextHandler(w, &slog.HandlerOptions{Level: slog.LevelWarn})).With("node_here", cfg.Self)

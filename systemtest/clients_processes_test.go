@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/quorate/quorate/client"
+	"github.com/quorate/quorate/internal/buftest"
 	"github.com/quorate/quorate/internal/quota"
 )
 
@@ -126,7 +127,7 @@ func (c *servers) runProcesses(k quota.Key, d time.Duration) (told int64, took t
 		cmd *exec.Cmd
 		in  interface{ Write([]byte) (int, error) }
 		out *bufio.Reader
-		msg *output
+		msg *buftest.Buffer
 	}
 	wait := func() {
 		if *clientProcesses >= measuredProcesses {
@@ -149,7 +150,7 @@ func (c *servers) runProcesses(k quota.Key, d time.Duration) (told int64, took t
 		if err != nil {
 			c.t.Fatal(err)
 		}
-		o := one{cmd, in, bufio.NewReader(out), &output{}}
+		o := one{cmd, in, bufio.NewReader(out), &buftest.Buffer{}}
 		cmd.Stderr = o.msg
 		if err := cmd.Start(); err != nil {
 			c.t.Fatal(err)

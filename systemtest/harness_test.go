@@ -11,11 +11,11 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
 
+	"github.com/quorate/quorate/internal/buftest"
 	"github.com/quorate/quorate/internal/freeport"
 )
 
@@ -92,30 +92,12 @@ func release(claimed []int) {
 	}
 }
 
-// output holds what a process has printed; it is safe to read while the process runs.
-type output struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (o *output) Write(p []byte) (int, error) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.b.Write(p)
-}
-
-func (o *output) String() string {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.b.String()
-}
-
 // process is a quorate process that runs until the test ends it.
 type process struct {
 	t      *testing.T
 	cmd    *exec.Cmd
-	stdout output
-	stderr output
+	stdout buftest.Buffer
+	stderr buftest.Buffer
 	ended  chan struct{}
 	err    error // of Wait; read it after ended is closed
 }

@@ -10,13 +10,13 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
 	"unsafe"
 
+	"github.com/quorate/quorate/internal/buftest"
 	"github.com/quorate/quorate/internal/quota"
 )
 
@@ -209,7 +209,7 @@ func TestGrowth(t *testing.T) {
 // TestFullDisk: without room to grow, existing slots stay, new keys get no slot and are counted,
 // and the log reports it once. When there is room again, the journal grows.
 func TestFullDisk(t *testing.T) {
-	var log output
+	var log buftest.Buffer
 	cfg := config(t.TempDir(), 1)
 	cfg.Logger = slog.New(slog.NewTextHandler(&log, nil))
 	j := open(t, cfg)
@@ -252,24 +252,6 @@ func await(t *testing.T, j *Journal, what string, is func(Stats) bool) {
 			t.Fatalf("is not %s: %+v", what, j.Stats())
 		}
 	}
-}
-
-// output is a log that can be read while it is written.
-type output struct {
-	mu sync.Mutex
-	b  strings.Builder
-}
-
-func (o *output) Write(p []byte) (int, error) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.b.Write(p)
-}
-
-func (o *output) String() string {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.b.String()
 }
 
 // TestDamage: the error describes the damage, the file is kept aside, and all whole slots survive.

@@ -8,13 +8,13 @@ import (
 	"log/slog"
 	"net"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	"google.golang.org/protobuf/proto"
 
 	peerv1 "github.com/quorate/quorate/api/gen/quorate/peer/v1"
+	"github.com/quorate/quorate/internal/buftest"
 	"github.com/quorate/quorate/internal/quota"
 )
 
@@ -71,7 +71,7 @@ func closedSoon(t *testing.T, nc net.Conn) {
 }
 
 func TestGarbageIsClosed(t *testing.T) {
-	var log lockedBuffer
+	var log buftest.Buffer
 	b := start(t, listen(t, "127.0.0.1:0"), "b", map[quota.NodeID]string{"x": "127.0.0.1:1"},
 		func(c *Config) { c.Logger = slog.New(slog.NewTextHandler(&log, nil)) })
 	hello, _ := encode(goodHello())
@@ -99,7 +99,7 @@ func TestGarbageIsClosed(t *testing.T) {
 }
 
 func TestRefusalIsLoggedOnce(t *testing.T) {
-	var log lockedBuffer
+	var log buftest.Buffer
 	lb := &countingListener{Listener: listen(t, "127.0.0.1:0")}
 	start(t, lb, "b", nil, nil) // b does not know a
 	a := start(t, listen(t, "127.0.0.1:0"), "a", map[quota.NodeID]string{"b": lb.Addr().String()},
@@ -114,23 +114,6 @@ func TestRefusalIsLoggedOnce(t *testing.T) {
 	if a.Connected("b") {
 		t.Fatal("connected in spite of the refusal")
 	}
-}
-
-type lockedBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (l *lockedBuffer) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(p)
-}
-
-func (l *lockedBuffer) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.String()
 }
 
 // FuzzFrameReader checks that the reader, whatever arrives, neither panics nor returns more than

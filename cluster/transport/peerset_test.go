@@ -11,6 +11,7 @@ import (
 	"time"
 
 	peerv1 "github.com/quorate/quorate/api/gen/quorate/peer/v1"
+	"github.com/quorate/quorate/internal/buftest"
 	"github.com/quorate/quorate/internal/quota"
 )
 
@@ -43,7 +44,7 @@ func TestJoiningNodeIsTakenSoon(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				var log lockedBuffer
+				var log buftest.Buffer
 				m := newMemory()
 				b := m.start(t, "b", nil, nil)
 				a := m.start(t, "a", map[quota.NodeID]string{"b": "b"}, func(c *Config) { c.Logger = logTo(&log) })

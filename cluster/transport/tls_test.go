@@ -22,6 +22,7 @@ import (
 	"time"
 
 	peerv1 "github.com/quorate/quorate/api/gen/quorate/peer/v1"
+	"github.com/quorate/quorate/internal/buftest"
 	"github.com/quorate/quorate/internal/quota"
 )
 
@@ -172,7 +173,7 @@ func TestTLSRefusals(t *testing.T) {
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
-			var logA, logB lockedBuffer
+			var logA, logB buftest.Buffer
 			b := start(t, listen(t, "127.0.0.1:0"), "b", nil, func(cfg *Config) { cfg.TLS, cfg.Logger = c.b, logTo(&logB) })
 			a := start(t, listen(t, "127.0.0.1:0"), "a", bookOf(b), func(cfg *Config) { cfg.TLS, cfg.Logger = c.a, logTo(&logA) })
 			if c.logA == "" && c.logB == "" {
@@ -196,9 +197,9 @@ func TestTLSRefusals(t *testing.T) {
 	}
 }
 
-func logTo(b *lockedBuffer) *slog.Logger { return slog.New(slog.NewTextHandler(b, nil)) }
+func logTo(b *buftest.Buffer) *slog.Logger { return slog.New(slog.NewTextHandler(b, nil)) }
 
-func unquoted(b *lockedBuffer) string { return strings.ReplaceAll(b.String(), `\"`, `"`) }
+func unquoted(b *buftest.Buffer) string { return strings.ReplaceAll(b.String(), `\"`, `"`) }
 
 func none() *tls.Config                { return nil }
 func noneFor(quota.NodeID) *tls.Config { return nil }
@@ -248,7 +249,7 @@ func TestTLSNeedsItsFunctions(t *testing.T) {
 }
 
 func TestExplain(t *testing.T) {
-	var log lockedBuffer
+	var log buftest.Buffer
 	ca := newAuthority(t)
 	b := start(t, listen(t, "127.0.0.1:0"), "b", nil, func(c *Config) {
 		ca.secure(c)
@@ -269,7 +270,7 @@ func (notYet) Joining() bool { return true }
 // warning only if it still has none after the grace.
 func TestJoiningNodeIsDialed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var log lockedBuffer
+		var log buftest.Buffer
 		a := newMemory().start(t, "a", map[quota.NodeID]string{"b": "nowhere"}, func(c *Config) { c.Logger = logTo(&log) })
 		l := &link{peer: a.peer("b"), lane: peerv1.Lane_LANE_DATA}
 		fails := func(after time.Duration) string {
@@ -352,7 +353,7 @@ func TestGarbageOnTLS(t *testing.T) {
 		"alert of the other": {21, 3, 3, 0, 2, 2, 42},
 	} {
 		t.Run(name, func(t *testing.T) {
-			var log lockedBuffer
+			var log buftest.Buffer
 			b := start(t, listen(t, "127.0.0.1:0"), "b", nil, func(c *Config) { ca.secure(c); c.Logger = logTo(&log) })
 			nc := dialIn(t, b)
 			_, _ = nc.Write(raw)

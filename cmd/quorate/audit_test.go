@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/quorate/quorate/internal/audit"
+	"github.com/quorate/quorate/internal/buftest"
 	"github.com/quorate/quorate/internal/cli"
 	"github.com/quorate/quorate/internal/cli/exit"
 	"github.com/quorate/quorate/internal/cli/server"
@@ -38,7 +39,7 @@ func TestAuditIsFollowed(t *testing.T) {
 	if got := identities(out.String()); got != "abcd" || !strings.Contains(out.String(), `n1 client:a tried to call m (a: "b", change: drain): failed: "why`) || strings.Count(out.String(), "\n") != 4 {
 		t.Errorf("%q: %s", got, out.String())
 	}
-	var followed transcript
+	var followed buftest.Buffer
 	ctx, stop := context.WithCancel(t.Context())
 	done := make(chan int)
 	go func() {

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"net"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -13,27 +12,10 @@ import (
 
 	"github.com/quorate/quorate/api"
 	"github.com/quorate/quorate/api/grpcapi"
+	"github.com/quorate/quorate/internal/buftest"
 	"github.com/quorate/quorate/internal/cli"
 	"github.com/quorate/quorate/internal/cli/exit"
 )
-
-// lines holds what a command prints while it runs.
-type lines struct {
-	mu sync.Mutex
-	b  strings.Builder
-}
-
-func (l *lines) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(p)
-}
-
-func (l *lines) count(s string) int {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return strings.Count(l.b.String(), s)
-}
 
 // serveAt serves the fake cluster at an address.
 func serveAt(t *testing.T, addr string) (*grpc.Server, string) {
@@ -54,11 +36,11 @@ func serveAt(t *testing.T, addr string) (*grpc.Server, string) {
 	return srv, l.Addr().String()
 }
 
-func awaitCount(t *testing.T, l *lines, text string, want int) {
+func awaitCount(t *testing.T, l *buftest.Buffer, text string, want int) {
 	t.Helper()
-	for end := time.Now().Add(time.Minute); l.count(text) < want; time.Sleep(5 * time.Millisecond) {
+	for end := time.Now().Add(time.Minute); strings.Count(l.String(), text) < want; time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(end) {
-			t.Fatalf("%q came %d times, want %d:\n%s", text, l.count(text), want, l.b.String())
+			t.Fatalf("%q came %d times, want %d:\n%s", text, strings.Count(l.String(), text), want, l.String())
 		}
 	}
 }
@@ -69,7 +51,7 @@ func TestEventsReconnect(t *testing.T) {
 	first, firstAddr := serveAt(t, "127.0.0.1:0")
 	second, secondAddr := serveAt(t, "127.0.0.1:0")
 	ctx, interrupt := context.WithCancel(t.Context())
-	var out, messages lines
+	var out, messages buftest.Buffer
 	code := make(chan int, 1)
 	go func() {
 		code <- cli.Run(ctx, []string{"events", "-f", "--kind", "refused", "--addr", firstAddr + "," + secondAddr}, &out, &messages)
@@ -94,15 +76,15 @@ func TestEventsReconnect(t *testing.T) {
 // TestEventsOutputGone checks that events ends when nothing reads its output any more.
 func TestEventsOutputGone(t *testing.T) {
 	_, addr := serveAt(t, "127.0.0.1:0")
-	var messages lines
+	var messages buftest.Buffer
 	done := make(chan int, 1)
 	go func() {
 		done <- cli.Run(t.Context(), []string{"events", "--addr", addr, "--for", "10s"}, brokenPipe{}, &messages)
 	}()
 	select {
 	case code := <-done:
-		if code != exit.No || messages.count("broken pipe") != 1 {
-			t.Errorf("exit code %d; %s", code, messages.b.String())
+		if code != exit.No || strings.Count(messages.String(), "broken pipe") != 1 {
+			t.Errorf("exit code %d; %s", code, messages.String())
 		}
 	case <-time.After(time.Minute):
 		t.Fatal("still runs")

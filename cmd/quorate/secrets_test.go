@@ -9,35 +9,17 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/quorate/quorate/internal/audit"
+	"github.com/quorate/quorate/internal/buftest"
 	"github.com/quorate/quorate/internal/cli"
 	"github.com/quorate/quorate/internal/cli/exit"
 	"github.com/quorate/quorate/internal/cli/server"
 	"github.com/quorate/quorate/internal/freeport"
 	"github.com/quorate/quorate/internal/pki"
 )
-
-// transcript collects what a process prints, from several goroutines.
-type transcript struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (t *transcript) Write(p []byte) (int, error) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.b.Write(p)
-}
-
-func (t *transcript) String() string {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.b.String()
-}
 
 // freePorts returns addresses on which nothing listens.
 func freePorts(t *testing.T, n int) (out []string) {
@@ -57,8 +39,8 @@ type secured struct {
 	t                 *testing.T
 	dir               string
 	http, grpc, debug string
-	log               transcript // everything that the node prints
-	said              transcript // everything that commands print, except what shows a secret on purpose
+	log               buftest.Buffer // everything that the node prints
+	said              buftest.Buffer // everything that commands print, except what shows a secret on purpose
 }
 
 func newSecured(t *testing.T) *secured {

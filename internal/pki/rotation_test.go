@@ -14,6 +14,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/quorate/quorate/internal/buftest"
 )
 
 // TestRotation takes a server, two nodes and a client through the steps of a rotation,
@@ -144,7 +146,7 @@ func TestRenewal(t *testing.T) {
 	ca := newCA(t, "prod")
 	s := storeOf(t, c, Pair{}, ca)
 	check(t, install(s, ca, nodeID("n1"), start))
-	var logged syncBuffer
+	var logged buftest.Buffer
 	server := http.Server{TLSConfig: s.ServerConfig(APIPort), ErrorLog: log.New(&logged, "", 0)}
 	server.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		who, sent, err := s.Caller(*r.TLS)
@@ -193,24 +195,6 @@ func TestRenewal(t *testing.T) {
 	if text := "the certificate of client billing of cluster prod expired 1 day ago"; !strings.Contains(logged.String(), text) {
 		t.Errorf("net/http logged %q, want %q in it", logged.String(), text)
 	}
-}
-
-// syncBuffer is written by connections and read by the test.
-type syncBuffer struct {
-	mu sync.Mutex
-	strings.Builder
-}
-
-func (b *syncBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.Builder.Write(p)
-}
-
-func (b *syncBuffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.Builder.String()
 }
 
 // TestPinned is a node with nothing but a token that dials a member.

@@ -14,31 +14,13 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
 
+	"github.com/quorate/quorate/internal/buftest"
 	"github.com/quorate/quorate/internal/testspeed"
 )
-
-// buffer is what a process prints, read while it runs.
-type buffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (o *buffer) Write(p []byte) (int, error) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.b.Write(p)
-}
-
-func (o *buffer) String() string {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.b.String()
-}
 
 // need returns the paths of node, npm and chromium; a test without them has shown
 // nothing, so where CI=true it fails.
@@ -123,7 +105,7 @@ func build(t *testing.T) *nodes {
 // start runs quorate until the test ends, and waits until it prints a text.
 func (n *nodes) start(until string, args ...string) {
 	n.t.Helper()
-	out := &buffer{}
+	out := &buftest.Buffer{}
 	cmd := exec.Command(n.binary, args...)
 	cmd.Stdout, cmd.Stderr, cmd.Env = out, out, n.env
 	if err := cmd.Start(); err != nil {
