@@ -116,19 +116,6 @@ func TestOtherRangeFormat(t *testing.T) {
 	}
 }
 
-func rangeSnapshot(t *testing.T, f *Machine) []byte {
-	t.Helper()
-	write, err := f.Snapshot()
-	if err != nil {
-		t.Fatal(err)
-	}
-	var b bytes.Buffer
-	if err := write(&b); err != nil {
-		t.Fatal(err)
-	}
-	return b.Bytes()
-}
-
 // historyEntry returns a log entry with a line and a list of keys.
 func historyEntry(block history.Slot) []byte {
 	p := history.Process{Node: "n1", Incarnation: 7}
@@ -147,7 +134,7 @@ func historyEntry(block history.Slot) []byte {
 func TestHistorySnapshot(t *testing.T) {
 	mono := func() time.Duration { return 0 }
 	f := NewMachine(mono)
-	before := rangeSnapshot(t, f)
+	before := machinetest.Snapshot(t, f)
 	if !strings.HasPrefix(string(before), rangeMagic) {
 		t.Fatalf("a snapshot without history begins with %q", before[:8])
 	}
@@ -156,9 +143,9 @@ func TestHistorySnapshot(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	whole := rangeSnapshot(t, f)
+	whole := machinetest.Snapshot(t, f)
 	again := NewMachine(mono)
-	if err := again.Restore(bytes.NewReader(whole)); err != nil || !bytes.Equal(rangeSnapshot(t, again), whole) {
+	if err := again.Restore(bytes.NewReader(whole)); err != nil || !bytes.Equal(machinetest.Snapshot(t, again), whole) {
 		t.Fatalf("restored it is another: %v", err)
 	}
 	limit := quota.LimitName{Namespace: "n", Limit: "l"}
@@ -182,10 +169,10 @@ func TestHistorySnapshot(t *testing.T) {
 			t.Fatalf("cut off after %d of %d bytes: no error", n, len(whole))
 		}
 	}
-	if !bytes.Equal(rangeSnapshot(t, again), whole) {
+	if !bytes.Equal(machinetest.Snapshot(t, again), whole) {
 		t.Error("a damaged snapshot has changed the state")
 	}
-	if err := again.Restore(bytes.NewReader(before)); err != nil || !bytes.Equal(rangeSnapshot(t, again), before) {
+	if err := again.Restore(bytes.NewReader(before)); err != nil || !bytes.Equal(machinetest.Snapshot(t, again), before) {
 		t.Errorf("a snapshot without history: %v", err)
 	}
 	if err, failed := f.Apply(9, 1, snapshotio.Encode(&raftlogv1.RangeCommand{Change: &raftlogv1.RangeCommand_History{History: &raftlogv1.HistoryLines{Lines: [][]byte{{1, 2}}}}})).(error); !failed || err == nil {
@@ -325,18 +312,7 @@ func FuzzRangeRestore(f *testing.F) {
 	f.Add([]byte(rangeMagic))
 	f.Add([]byte{})
 	f.Fuzz(func(t *testing.T, data []byte) {
-		a, b := newTestRange(), newTestRange()
-		empty := machinetest.Snapshot(t, a)
-		if err := a.Restore(bytes.NewReader(data)); err != nil {
-			if !bytes.Equal(machinetest.Snapshot(t, a), empty) {
-				t.Errorf("a broken snapshot changed the state (%v)", err)
-			}
-			return
-		}
-		again := machinetest.Snapshot(t, a)
-		if err := b.Restore(bytes.NewReader(again)); err != nil || !bytes.Equal(machinetest.Snapshot(t, b), again) {
-			t.Errorf("read, written and read again: %v", err)
-		}
+		machinetest.Restore(t, func() machinetest.Machine { return newTestRange() }, data)
 	})
 }
 

@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"google.golang.org/protobuf/proto"
+
 	"github.com/quorate/quorate/internal/zone"
 )
 
@@ -17,6 +19,19 @@ func Filled[T any](t *testing.T) T {
 	next := int64(0)
 	fill(t, reflect.ValueOf(&out).Elem(), &next)
 	return out
+}
+
+// OverWire returns m as its receiver decodes it, in to.
+func OverWire[M proto.Message](t *testing.T, m, to M) M {
+	t.Helper()
+	data, err := proto.Marshal(m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := proto.Unmarshal(data, to); err != nil {
+		t.Fatal(err)
+	}
+	return to
 }
 
 // fill sets every field below v to a value of its own.

@@ -12,22 +12,9 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// wired is m after a way over the wire.
-func wired[M proto.Message](t *testing.T, m, to M) M {
-	t.Helper()
-	data, err := proto.Marshal(m)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := proto.Unmarshal(data, to); err != nil {
-		t.Fatal(err)
-	}
-	return to
-}
-
 func TestLimit(t *testing.T) {
 	want := filltest.Filled[quota.Limit](t)
-	got, err := DecodeLimit(wired(t, EncodeLimit(&want), &raftlogv1.StoredLimit{}))
+	got, err := DecodeLimit(filltest.OverWire(t, EncodeLimit(&want), &raftlogv1.StoredLimit{}))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -52,7 +39,7 @@ func TestOverride(t *testing.T) {
 		Key:   quota.Key{LimitName: quota.LimitName{Namespace: "web", Limit: "login"}, Key: "alice\x00\xff"},
 		Class: quota.Unlimited, Burst: 7, Rate: quota.Rate{Tokens: 3, Per: 5}, Scale: 2, Expires: 9, Comment: "until Friday", By: "ops", At: 4,
 	}
-	got, err := ParseOverride(wired(t, EncodeOverride(&want), &raftlogv1.StoredOverride{}))
+	got, err := ParseOverride(filltest.OverWire(t, EncodeOverride(&want), &raftlogv1.StoredOverride{}))
 	if err != nil || got != want {
 		t.Errorf("after the wire, %v:\n%+v\nbefore:\n%+v", err, got, want)
 	}

@@ -58,6 +58,24 @@ func Replicate(t *testing.T, fresh func() Machine, log [][]byte, text func(resul
 	}
 }
 
+// Restore restores arbitrary bytes into a new machine. If that fails, the state must be unchanged; if it succeeds, the
+// state must survive another snapshot and restore.
+func Restore(t *testing.T, fresh func() Machine, data []byte) {
+	t.Helper()
+	a, b := fresh(), fresh()
+	empty := Snapshot(t, a)
+	if err := a.Restore(bytes.NewReader(data)); err != nil {
+		if !bytes.Equal(Snapshot(t, a), empty) {
+			t.Errorf("a broken snapshot changed the state (%v)", err)
+		}
+		return
+	}
+	again := Snapshot(t, a)
+	if err := b.Restore(bytes.NewReader(again)); err != nil || !bytes.Equal(Snapshot(t, b), again) {
+		t.Errorf("read, written and read again: %v", err)
+	}
+}
+
 // Garbage returns up to 39 random bytes.
 func Garbage(rng *rand.Rand) []byte {
 	data := make([]byte, rng.IntN(40))

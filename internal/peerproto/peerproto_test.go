@@ -12,30 +12,17 @@ import (
 	"github.com/quorate/quorate/internal/quota"
 )
 
-// wired encodes m and decodes it into to.
-func wired[M proto.Message](t *testing.T, m, to M) M {
-	t.Helper()
-	data, err := proto.Marshal(m)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := proto.Unmarshal(data, to); err != nil {
-		t.Fatal(err)
-	}
-	return to
-}
-
 func TestReport(t *testing.T) {
 	want := filltest.Filled[quota.Report](t)
 	for i := range want.Entries {
 		want.Entries[i].Ref = 0 // messages name keys
 	}
-	got := DecodeReport(want.From, wired(t, EncodeReport(&want), &peerv1.Report{}))
+	got := DecodeReport(want.From, filltest.OverWire(t, EncodeReport(&want), &peerv1.Report{}))
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("after the wire:\n%+v\nbefore:\n%+v", got, want)
 	}
 	want.Entries[0].Learn, want.Full = nil, false
-	got = DecodeReport(want.From, wired(t, EncodeReport(&want), &peerv1.Report{}))
+	got = DecodeReport(want.From, filltest.OverWire(t, EncodeReport(&want), &peerv1.Report{}))
 	if got.Entries[0].Learn != nil || got.Full || !reflect.DeepEqual(got, want) {
 		t.Errorf("without learn:\n%+v\nbefore:\n%+v", got, want)
 	}
@@ -49,7 +36,7 @@ func TestGrant(t *testing.T) {
 		e.Line, e.Ref, e.Unknown = 0, 0, false // messages name keys
 		e.Announced = false                    // clients receive no announcements
 	}
-	got := DecodeGrant(want.From, want.To, wired(t, EncodeGrant(&want), &peerv1.Grant{}))
+	got := DecodeGrant(want.From, want.To, filltest.OverWire(t, EncodeGrant(&want), &peerv1.Grant{}))
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("after the wire:\n%+v\nbefore:\n%+v", got, want)
 	}
