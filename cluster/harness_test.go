@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -20,6 +21,7 @@ import (
 	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
 	"github.com/quorate/quorate/cluster/raftgroup"
 	"github.com/quorate/quorate/internal/apiproto"
+	"github.com/quorate/quorate/internal/backoff"
 	"github.com/quorate/quorate/internal/quota"
 	"github.com/quorate/quorate/shard"
 )
@@ -328,6 +330,31 @@ func lateness() (end func() time.Duration) {
 		}
 	}()
 	return func() time.Duration { close(stop); return <-longest }
+}
+
+// moveMetaLeader moves the leadership of the meta group after each pause, until stop, and counts that in moved. stop
+// fails the test if it never moved.
+func (c *threeNodes) moveMetaLeader(pause time.Duration) (moved *atomic.Int64, stop func()) {
+	moved = new(atomic.Int64)
+	ctx, cancel := context.WithCancel(c.t.Context())
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		for i := 0; backoff.Sleep(ctx, pause) == nil; i++ {
+			for _, n := range c.running() {
+				if g := n.host.Group(raftgroup.MetaGroup); g != nil && g.TransferTo(c.t.Context(), c.ids()[i%3]) == nil {
+					moved.Add(1)
+				}
+			}
+		}
+	})
+	return moved, func() {
+		cancel()
+		wg.Wait()
+		c.t.Logf("leadership moved %d times", moved.Load())
+		if moved.Load() == 0 {
+			c.t.Error("leadership never moved: nothing was tested")
+		}
+	}
 }
 
 // limit returns a limit that refills nothing while a test runs.
