@@ -24,7 +24,7 @@ type Host struct {
 	limit   logs.RateLimit[string] // of log lines, by kind
 	batcher *heartbeatBatcher
 
-	ctx    context.Context // ends when the host closes
+	ctx    context.Context // ends when the host closes; guarded by mu against spawn
 	cancel context.CancelFunc
 	wg     sync.WaitGroup // background work of the host itself, not of its groups
 
@@ -35,7 +35,6 @@ type Host struct {
 
 	mu      sync.RWMutex
 	closing bool // no more groups may be opened
-	closed  bool // no more background work may start
 	groups  map[uint32]*Group
 	parked  map[uint32][]parked
 	gone    map[uint32]bool // closed groups: park nothing for them
@@ -81,7 +80,7 @@ func New(cfg Config) (*Host, error) {
 func (h *Host) spawn(f func()) {
 	h.mu.RLock()
 	defer h.mu.RUnlock()
-	if !h.closed {
+	if h.ctx.Err() == nil {
 		h.wg.Go(f)
 	}
 }
@@ -131,9 +130,9 @@ func (h *Host) Close(ctx context.Context) error {
 // and no open file behind.
 func (h *Host) Kill() error {
 	h.mu.Lock()
-	h.closing, h.closed = true, true
+	h.closing = true
+	h.cancel() // with the lock held: no background work starts after it
 	h.mu.Unlock()
-	h.cancel()
 	h.wg.Wait()
 	groups := h.all()
 	errs := make([]error, len(groups))
