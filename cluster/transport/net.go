@@ -18,7 +18,7 @@ type Net struct {
 	peers atomic.Pointer[peerSet] // replaced under mu
 	fault atomic.Pointer[func(quota.NodeID, peerv1.Lane) Fault]
 
-	ctx    context.Context
+	ctx    context.Context // ends with Close, which holds mu
 	cancel context.CancelFunc
 	wg     sync.WaitGroup
 
@@ -29,7 +29,6 @@ type Net struct {
 
 	mu       sync.Mutex
 	started  bool
-	closed   bool
 	conns    map[closer]struct{} // everything that Close must end
 	accepted map[inKey]*conn     // newest accepted connection per peer and lane
 
@@ -69,7 +68,7 @@ func New(cfg Config) (*Net, error) {
 func (n *Net) Start() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if n.started || n.closed {
+	if n.started || n.ctx.Err() != nil {
 		return
 	}
 	n.started = true
@@ -84,8 +83,8 @@ func (n *Net) Start() {
 // that still run. It causes no events.
 func (n *Net) Close() error {
 	n.mu.Lock()
-	first := !n.closed
-	n.closed = true
+	first := n.ctx.Err() == nil
+	n.cancel()
 	open := make([]closer, 0, len(n.conns))
 	for c := range n.conns {
 		open = append(open, c)
@@ -93,7 +92,6 @@ func (n *Net) Close() error {
 	n.mu.Unlock()
 	var err error
 	if first {
-		n.cancel()
 		err = n.cfg.Listener.Close()
 	}
 	for _, c := range open {
@@ -116,7 +114,7 @@ func (n *Net) track(c closer) bool {
 func (n *Net) add(c closer) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if n.closed {
+	if n.ctx.Err() != nil {
 		return ErrClosed
 	}
 	if c, ok := c.(*conn); ok && n.peer(c.peer) == nil {

@@ -75,7 +75,7 @@ func (n *Net) SetPeers(peers map[quota.NodeID]string) error {
 func (n *Net) swapPeers(peers map[quota.NodeID]string) ([]*conn, error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if n.closed {
+	if n.ctx.Err() != nil {
 		return nil, ErrClosed
 	}
 	old, now := *n.peers.Load(), peerSet{}
