@@ -63,7 +63,7 @@ func Lint(limits []quota.Limit) []Finding {
 	}
 	in.hidden()
 	slices.SortStableFunc(in.found, func(a, b Finding) int {
-		return cmp.Or(strings.Compare(a.Limit.Namespace, b.Limit.Namespace), strings.Compare(a.Limit.Limit, b.Limit.Limit), strings.Compare(a.Rule, b.Rule))
+		return cmp.Or(a.Limit.Compare(b.Limit), strings.Compare(a.Rule, b.Rule))
 	})
 	return in.found
 }

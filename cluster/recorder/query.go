@@ -147,7 +147,7 @@ func (s *Recorder) HistoryLimits(ctx context.Context, from, end history.Second) 
 		return nil, history.Answer{}, ctx.Err()
 	}
 	slices.SortFunc(all, func(a, b history.UsedLimit) int {
-		return cmp.Or(cmp.Compare(b.Attempted, a.Attempted), cmp.Compare(a.Limit.Namespace, b.Limit.Namespace), cmp.Compare(a.Limit.Limit, b.Limit.Limit))
+		return cmp.Or(cmp.Compare(b.Attempted, a.Attempted), a.Limit.Compare(b.Limit))
 	})
 	return all, out, nil
 }

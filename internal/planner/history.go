@@ -229,7 +229,7 @@ func (s *Planner) used(ctx context.Context, namespace string, from, to *timestam
 	}
 	list = slices.DeleteFunc(slices.Clone(list), func(u history.UsedLimit) bool { return namespace != "" && u.Limit.Namespace != namespace })
 	slices.SortFunc(list, func(x, y history.UsedLimit) int {
-		return cmp.Or(cmp.Compare(y.Attempted, x.Attempted), cmp.Compare(x.Limit.Namespace, y.Limit.Namespace), cmp.Compare(x.Limit.Limit, y.Limit.Limit))
+		return cmp.Or(cmp.Compare(y.Attempted, x.Attempted), x.Limit.Compare(y.Limit))
 	})
 	return list, a, t, nil
 }

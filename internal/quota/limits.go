@@ -1,7 +1,6 @@
 package quota
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -52,7 +51,7 @@ func NewLimits(version uint64, list []Limit) (*Limits, error) {
 	}
 	s := &Limits{Version: version, list: slices.Clone(list), meters: make(map[LimitName]*Limit, len(list))}
 	slices.SortFunc(s.list, func(a, b Limit) int {
-		return cmp.Or(strings.Compare(a.LimitName.Namespace, b.LimitName.Namespace), strings.Compare(a.LimitName.Limit, b.LimitName.Limit))
+		return a.LimitName.Compare(b.LimitName)
 	})
 	var errs []error
 	for i := range s.list {
