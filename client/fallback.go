@@ -31,9 +31,9 @@ const maxFallbackKeys = 10_000
 
 // fallback decides by the client's own limits.
 type fallback struct {
-	rules  map[quota.LimitName]*ownRule
-	closed bool // refuses if no rule applies
-	clock  *clock
+	rules      map[quota.LimitName]*ownRule
+	failClosed bool // refuses if no rule applies
+	clock      *clock
 
 	mu   sync.Mutex
 	keys map[quota.Key]*ownBucket
@@ -51,8 +51,8 @@ type ownBucket struct {
 }
 
 // newFallback validates the client's own limits.
-func newFallback(defaults []Default, closed bool, c *clock) (*fallback, error) {
-	f := &fallback{rules: map[quota.LimitName]*ownRule{}, closed: closed, clock: c, keys: map[quota.Key]*ownBucket{}}
+func newFallback(defaults []Default, failClosed bool, c *clock) (*fallback, error) {
+	f := &fallback{rules: map[quota.LimitName]*ownRule{}, failClosed: failClosed, clock: c, keys: map[quota.Key]*ownBucket{}}
 	for i, d := range defaults {
 		r, err := d.rule()
 		if err != nil {
@@ -64,7 +64,7 @@ func newFallback(defaults []Default, closed bool, c *clock) (*fallback, error) {
 		}
 		f.rules[n] = r
 	}
-	if everything := (quota.LimitName{}); closed && f.rules[everything] == nil {
+	if everything := (quota.LimitName{}); failClosed && f.rules[everything] == nil {
 		f.rules[everything] = &ownRule{Default: Default{Hard: true}}
 	}
 	return f, nil
@@ -151,7 +151,7 @@ func (f *fallback) decide(k quota.Key, cost int64) Result {
 // passes decides for a caller that wants a boolean and got an error instead.
 func (f *fallback) passes(k quota.Key, cost int64, err error) bool {
 	if errors.Is(err, ErrInvalid) {
-		return !f.closed
+		return !f.failClosed
 	}
 	return !errors.Is(err, ErrUseAcquire) && f.decide(k, cost).Allowed
 }
@@ -167,7 +167,7 @@ func (f *fallback) charge(k quota.Key, r *ownRule, cost int64, res *Result) {
 		case len(f.keys) < maxFallbackKeys || f.dropFull(now):
 			k.Key = strings.Clone(k.Key) // the caller's may share a large buffer
 			f.keys[k] = b
-		case f.closed:
+		case f.failClosed:
 			res.Allowed, res.Why, res.RetryAfter = false, WhyTooManyKeys, time.Second
 			return
 		}
