@@ -110,7 +110,7 @@ func (b *bucket) editDecided() *decidedState {
 // unusualState holds what is 0 for most buckets.
 type unusualState struct {
 	outlived    []deadInFlight // Concurrency under hard: in flight at members that died
-	outstanding []outstanding  // implicit grants of nodes that have not reported to this leader
+	outstanding []outstanding  // implicit grants of earlier leaders
 
 	forgiven       quota.Units // part of admitted that amend forgave
 	over, needless quota.Units // over-admitted; needlessly refused, lower bound

@@ -14,17 +14,21 @@ import (
 // equal part of every bucket without a line in the log: the implicit grant. More would leave
 // nothing after a restart of all nodes. A new leader takes it out of the initial pool of a key once
 // for each node that may hold it, or may have used it since the bucket would have refilled: nodes
-// that have not reported what they hold (outstanding), that have died, or that do not know the use
-// by their previous process in that time. A restarted node with its journal knows that use, so no
-// key begins with less.
+// that have not reported what they hold, that have died, or that do not know the use by their previous
+// process in that time. It returns when the node has reported, and knows that use: from its journal,
+// as soon as the log has what the journal states.
 //
 // Windows have no implicit grant: the possible use by one node would be missing until the end of
 // the window. Neither has a bucket that never refills: it would be missing for good.
 
-// outstanding is what a node may hold of a key by an earlier leader's implicit grant.
+// outstanding is an implicit grant of an earlier leader that is out of the pool. The node may hold its tokens until it
+// is heard: it has reported or is dead. Then it may have used them, as far as they have not overflowed (overflow).
 type outstanding struct {
 	node   quota.NodeID
+	heard  bool
 	tokens quota.Units
+	since  quota.Time // the bucket has refilled earlier use
+	until  quota.Time // when it is forgotten, if heard
 }
 
 // implicitGrant is what each node may be granted before the log knows of it.
@@ -57,15 +61,13 @@ func (l *Ledger) beginImplicitGrant(now quota.Time, b *bucket, logged quota.Unit
 	}
 	since := now.Add(-refillTime(b, taken))
 	for _, id := range slices.Sorted(maps.Keys(l.members)) {
-		switch m := l.members[id]; {
-		case m.gone && m.goneAt < since, m.reported && m.useKnownSince < since:
-		case m.gone, m.reported:
-			b.pool.Add(-taken)
-		default:
-			s := b.editUnusual()
-			s.outstanding = append(s.outstanding, outstanding{id, taken})
-			b.pool.Add(-taken)
+		m := l.members[id]
+		if m.gone && m.goneAt < since || m.reported && m.knowsUseSince(since) {
+			continue
 		}
+		u := b.editUnusual()
+		u.outstanding = append(u.outstanding, outstanding{node: id, tokens: taken, since: since, heard: m.gone || m.reported, until: now.Add(keepDead)})
+		b.pool.Add(-taken)
 	}
 }
 
@@ -75,30 +77,57 @@ func refillTime(b *bucket, taken quota.Units) time.Duration {
 	return min(b.limit.Rate.TimeFor(taken), math.MaxInt64-leaseSlack) + leaseSlack
 }
 
-// settleOutstanding settles a node's outstanding grant: the node reports what it holds and has used. Only the
-// use by an earlier process of the node may be unknown.
+// knowsUseSince reports whether the node lives and has reported, or will report, all of its use since then.
+func (m *member) knowsUseSince(t quota.Time) bool { return !m.gone && m.useKnownSince < t }
+
+// settleOutstanding settles a node's outstanding grants: the node has reported what it holds, or is dead.
 func (b *bucket) settleOutstanding(now quota.Time, id quota.NodeID, m *member) {
-	b.unusual.outstanding = slices.DeleteFunc(b.unusual.outstanding, func(c outstanding) bool {
-		if c.node != id {
+	u := b.unusual
+	u.outstanding = slices.DeleteFunc(u.outstanding, func(c outstanding) bool {
+		if c.node != id || !m.knowsUseSince(c.since) {
 			return false
 		}
-		if !m.gone && m.useKnownSince < now.Add(-refillTime(b, c.tokens)) {
-			b.pool.Add(c.tokens)
-		}
+		b.pool.Add(c.tokens)
+		b.dirty = true
 		return true
 	})
+	for i := range u.outstanding {
+		if c := &u.outstanding[i]; c.node == id && !c.heard {
+			c.heard, c.until = true, now.Add(keepDead)
+		}
+	}
 }
 
-// outstandingTokens is the sum of the outstanding grants.
+// outstandingTokens is what nodes may hold of the outstanding grants.
 func (b *bucket) outstandingTokens() quota.Units {
 	var sum quota.Units
 	for _, c := range b.rarely().outstanding {
-		sum = sum.Plus(c.tokens)
+		if !c.heard {
+			sum = sum.Plus(c.tokens)
+		}
 	}
 	return sum
 }
 
-// hasOutstanding reports whether nodes that have not reported to this leader have implicit grants.
+// usedOutstanding is what nodes may have used of the outstanding grants, and may return.
+func (b *bucket) usedOutstanding() quota.Units {
+	var sum quota.Units
+	for _, c := range b.rarely().outstanding {
+		if c.heard {
+			sum = sum.Plus(c.tokens)
+		}
+	}
+	return sum
+}
+
+// forgetOutstanding drops outstanding grants of which nothing can return.
+func (b *bucket) forgetOutstanding(now quota.Time) {
+	if u := b.unusual; u != nil {
+		u.outstanding = slices.DeleteFunc(u.outstanding, func(c outstanding) bool { return c.heard && (c.tokens <= 0 || now > c.until) })
+	}
+}
+
+// hasOutstanding reports whether an implicit grant of an earlier leader is out of the pool.
 func (b *bucket) hasOutstanding() bool { return len(b.rarely().outstanding) > 0 }
 
 // implicitPromise is the promise to a member that is not in the log yet.

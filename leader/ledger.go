@@ -165,7 +165,12 @@ func (l *Ledger) ReportInto(buf []quota.GrantEntry, now quota.Time, r *quota.Rep
 	if err != nil {
 		return quota.Grant{}, err
 	}
-	m.useKnownSince = now.Add(-r.Age)
+	earlier := now.Add(-r.Age)
+	recovered := m.reported && earlier.Add(recoveredAge) < m.useKnownSince
+	m.useKnownSince = earlier
+	if recovered {
+		l.addChange(&change{at: now, node: r.From, heard: true, known: *m})
+	}
 	if r.Full && !m.reported {
 		m.reported = true
 		l.addChange(&change{at: now, node: r.From, heard: true, known: *m})
@@ -190,6 +195,10 @@ func (l *Ledger) ReportInto(buf []quota.GrantEntry, now quota.Time, r *quota.Rep
 	l.pushAnnounced(now)
 	return g, nil
 }
+
+// recoveredAge is by how much Report.Age rises at least when the log has what a node's journal states; by less, it may be
+// a message that took less time.
+const recoveredAge = time.Second
 
 // admit checks the range, the term, the incarnation and the sequence number of a report, and returns the state of its
 // sender. On an error, which Report lists, nothing of the report may be booked.

@@ -19,7 +19,7 @@ func (b *bucket) standing() quota.Units {
 
 // returnableTokens is the most that may return to the pool from members.
 func (b *bucket) returnableTokens() quota.Units {
-	sum := b.outstandingTokens()
+	sum := b.outstandingTokens().Plus(b.usedOutstanding())
 	for i := range b.allocations {
 		sum = sum.Plus(max(0, min(b.allocations[i].out, b.allocations[i].returnable)))
 	}

@@ -20,9 +20,15 @@ func (b *bucket) dropReturns(was quota.Time) {
 // rates beyond the members' caps was used or has overflowed there. Under soft it was used, unless
 // the bucket is full now.
 func (b *bucket) overflow(full quota.Units) {
-	over := b.pool.Level().Plus(b.outstandingTokens()).Plus(-full)
+	over := b.pool.Level().Plus(b.outstandingTokens()).Plus(b.usedOutstanding()).Plus(-full)
 	for i := range b.allocations {
 		over = over.Plus(b.allocations[i].returnable)
+	}
+	for i := range b.rarely().outstanding {
+		if c := &b.unusual.outstanding[i]; c.heard {
+			cut := min(max(0, over), c.tokens)
+			c.tokens, over = c.tokens-cut, over-cut
+		}
 	}
 	for i := range b.allocations {
 		if over <= 0 {

@@ -75,6 +75,11 @@ func (l *Ledger) nextAlarm(now quota.Time, b *bucket) quota.Time {
 	for _, g := range b.rarely().outlived {
 		by(g.until)
 	}
+	for _, c := range b.rarely().outstanding {
+		if c.heard {
+			by(c.until + 1)
+		}
+	}
 	closed := true
 	for i := range b.allocations {
 		al := &b.allocations[i]
@@ -164,6 +169,7 @@ func (l *Ledger) visit(now quota.Time, b *bucket) {
 	b.advance(now)
 	l.liveSweep(now, b)
 	b.forget(now, l.nodes)
+	b.forgetOutstanding(now)
 	b.dirty = b.dirty || b.promiseEndsSoon(now, l.cfg.Lease)
 	lingers := now.Sub(b.lastHeard()) < linger && l.buckets.size < l.cfg.MaxKeys/2
 	if b.idle() && !lingers && now >= b.keep && (!b.dirty || b.saved) {

@@ -10,7 +10,8 @@ import (
 )
 
 // TestRollingStops stops all nodes of a hard limit that hardly refills, one after the other, as a rolling update does. Each
-// returns its tokens: otherwise the leaders count them as spent, and refuse a third of the requests.
+// returns its tokens: otherwise the leaders count them as spent, and refuse a third of the requests. And a leader that is
+// elected while a node is down returns the node's implicit grant when it is back: otherwise 6 % are refused.
 func TestRollingStops(t *testing.T) {
 	refused, attempted := int64(0), int64(0)
 	for seed := range uint64(30) {
@@ -29,9 +30,8 @@ func TestRollingStops(t *testing.T) {
 			t.Errorf("seed %d: %.1f tokens beyond the limit; %v", seed, r.Excess, r.Violations)
 		}
 	}
-	// A leader that is elected while a node is down deducts that node's implicit grant, a third of the burst.
-	if refused > attempted/10 {
-		t.Errorf("%d of %d refused; want at most a tenth", refused, attempted)
+	if refused > 0 {
+		t.Errorf("%d of %d refused", refused, attempted)
 	}
 }
 
