@@ -65,6 +65,8 @@ var mutations = []mutation{
 	{"a leader that does not know of decide: leader yet keeps its answers out of reports", "leader/ask.go", "b.limit.Ceiling == quota.Soft && b.endures() {", "b.limit.ReportsAnswers() {"},
 	{"a booking before a window was resized is not reversed", "leader/bucket.go", "if !resizesWindow(was, next) {", "if true {"},
 	{"a key closes before the log has its refunds", "leader/durable.go", "al.saved() < al.used.Plus(al.over) || al.log().promised.back != al.rarely().refunded", "al.saved() < al.used.Plus(al.over)"},
+	{"an implicit grant returns although its use is unknown", "leader/implicit.go", "if c.node != id || !m.knowsUseSince(c.since) {", "if c.node != id {"},
+	{"an implicit grant that has overflowed returns", "leader/overflow.go", "cut := min(max(0, over), c.tokens)", "cut := 0 * c.tokens"},
 	{"a rate of an earlier leader is forgotten", "leader/allocation.go", "al.rate, al.charged = e.Learn.Rate, e.Learn.Rate", "al.rate, al.charged = 0, 0"},
 	{"tokens granted according to the log are also in the pool", "leader/durable.go", "		b.pool.Add(-al.out)\n		l.recordLease", "		l.recordLease"},
 	{"more is granted than the log promises", "leader/durable.go", "got := max(0, min(tokens, room, top.Plus(-most)))", "got := max(0, tokens, min(0, room))"},
