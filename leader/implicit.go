@@ -24,11 +24,11 @@ import (
 // outstanding is an implicit grant of an earlier leader that is out of the pool. The node may hold its tokens until it
 // is heard: it has reported or is dead. Then it may have used them, as far as they have not overflowed (overflow).
 type outstanding struct {
-	node   quota.NodeID
-	heard  bool
-	tokens quota.Units
-	since  quota.Time // the bucket has refilled earlier use
-	until  quota.Time // when it is forgotten, if heard
+	*process // of the node, without an incarnation
+	heard    bool
+	tokens   quota.Units
+	since    quota.Time // the bucket has refilled earlier use
+	until    quota.Time // when it is forgotten, if heard
 }
 
 // implicitGrant is what each node may be granted before the log knows of it.
@@ -66,7 +66,7 @@ func (l *Ledger) beginImplicitGrant(now quota.Time, b *bucket, logged quota.Unit
 			continue
 		}
 		u := b.editUnusual()
-		u.outstanding = append(u.outstanding, outstanding{node: id, tokens: taken, since: since, heard: m.gone || m.reported, until: now.Add(keepDead)})
+		u.outstanding = append(u.outstanding, outstanding{process: l.processes.of(id, 0), tokens: taken, since: since, heard: m.gone || m.reported, until: now.Add(keepDead)})
 		b.pool.Add(-taken)
 	}
 }

@@ -32,12 +32,12 @@ func (b *bucket) isPacked() bool { return b.state == nil }
 // mayPack reports whether the packed form can hold the whole state. It leaves out what is rare, such as a change
 // that waits for a checkpoint.
 func (b *bucket) mayPack() bool {
-	if b.wanted || b.queued || b.behind || b.live != nil || b.pendingAnswers() > 0 || len(b.rarely().outlived) > 0 || b.hasOutstanding() {
+	if b.wanted || b.queued || b.behind || b.live != nil || b.pendingAnswers() > 0 || len(b.rarely().outlived) > 0 {
 		return false
 	}
 	return !slices.ContainsFunc(b.allocations, func(al allocation) bool {
 		return al.number == 0 || al.logged != nil && len(al.logged.pending) > 0
-	})
+	}) && !slices.ContainsFunc(b.rarely().outstanding, func(c outstanding) bool { return c.number == 0 })
 }
 
 // packBucket packs the state of a bucket. It returns false if the bucket must stay unpacked.
@@ -319,6 +319,16 @@ func present[T any](part *T, there bool) *T {
 	return part
 }
 
+// process adds the number of a process and returns the process.
+func (w *numbers) process(p *process, l *Ledger) *process {
+	var n uint32
+	if !w.restores {
+		n = p.number
+	}
+	whole(w, &n)
+	return l.processes.list[n-1]
+}
+
 func (w *numbers) meter(m *limiter.Meter) {
 	s := m.State()
 	w.amounts(&s.Level, &s.Returns)
@@ -330,6 +340,9 @@ func (w *numbers) meter(m *limiter.Meter) {
 // mostNumbers returns an upper bound of the number of values that numbers adds.
 func (s *state) mostNumbers() int {
 	n := 100 + 2*len(s.rooms)
+	if s.unusual != nil {
+		n += 6 * len(s.unusual.outstanding)
+	}
 	for i := range s.allocations {
 		n += 75
 		if u := s.allocations[i].unacked; u != nil {
@@ -379,6 +392,13 @@ func (s *state) numbers(w *numbers, l *Ledger) {
 	}
 	if s.unusual = present(s.unusual, isUnusual); isUnusual {
 		w.amounts(&s.unusual.forgiven, &s.unusual.over, &s.unusual.needless, &s.unusual.needlessAtMost)
+		for i, c := range elements(w, &s.unusual.outstanding) {
+			c.process = w.process(c.process, l)
+			w.times(&c.since, &c.until)
+			w.amounts(&c.tokens)
+			w.flags(&c.heard)
+			s.unusual.outstanding[i] = c
+		}
 	}
 
 	elements(w, &s.allocations)
@@ -388,13 +408,7 @@ func (s *state) numbers(w *numbers, l *Ledger) {
 }
 
 func (al *allocation) numbers(w *numbers, l *Ledger) {
-	if w.restores {
-		var n uint32
-		whole(w, &n)
-		al.process = l.processes.list[n-1]
-	} else {
-		whole(w, &al.number)
-	}
+	al.process = w.process(al.process, l)
 	whole(w, &al.epoch, &al.grants)
 	hasLog, hasRare := al.logged != nil, al.rare != nil && *al.rare != (rareState{})
 	hasUnacked := al.unacked != nil && len(al.unacked.Grants) > 0

@@ -33,7 +33,8 @@ func sameState(t testing.TB, want, got *state) {
 	t.Helper()
 	for _, s := range []*state{want, got} {
 		if s.unusual != nil {
-			s.unusual.outstanding, s.unusual.outlived = nil, nil // empty
+			s.unusual.outlived = nil // empty
+			s.unusual.outstanding = orNone(s.unusual.outstanding)
 		}
 		if s.decided != nil {
 			s.decided.own.pending = nil // empty
@@ -82,10 +83,13 @@ func TestPack(t *testing.T) {
 		l := &Ledger{}
 		b := newBucket(0, "k", newRule(quota.LimitName{}, limit, time.Second), savedLevel{}, false)
 		fill(rng, reflect.ValueOf(b.state))
-		b.wanted, b.queued, b.behind, b.live, b.unusual.outlived, b.unusual.outstanding, b.decided.own.pending = false, false, false, nil, nil, nil, nil
+		b.wanted, b.queued, b.behind, b.live, b.unusual.outlived, b.decided.own.pending = false, false, false, nil, nil, nil
 		for i := range b.allocations {
 			b.allocations[i].logged.pending = nil
 			b.allocations[i].process = l.processes.of("n", quota.Incarnation(i))
+		}
+		for i := range b.unusual.outstanding {
+			b.unusual.outstanding[i].process = l.processes.of("n", quota.Incarnation(i))
 		}
 		meter := func(m *limiter.Meter) {
 			var s limiter.MeterState
