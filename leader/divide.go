@@ -189,20 +189,28 @@ func (l *Ledger) weigh(now quota.Time, b *bucket, al *allocation) terms {
 }
 
 // setRate sets the member's rate to its fair share, as far as the rates charged to others leave
-// room. It reports whether the rate is too small because others are charged.
+// room, and adds what it is owed (withDeficit) as far as the fair shares of the others leave room: else
+// members that are owed tokens would keep the rate from those without one (TestShareBesideDeficits in
+// internal/sim). It reports whether the rate is too small because others are charged.
 func (l *Ledger) setRate(b *bucket, al *allocation, t terms) (short bool) {
 	if !b.mayHaveRates() {
 		al.rate = 0
 		return false
 	}
-	others := quota.Units(0)
+	others, due := quota.Units(0), quota.Units(0)
 	for i := range b.allocations {
-		if o := &b.allocations[i]; o != al {
-			others += o.charged
+		o := &b.allocations[i]
+		if o == al {
+			continue
+		}
+		others += o.charged
+		if fair := b.fairOf(o); float64(o.charged) < recallBelow*fair {
+			due += quota.RoundUnits(fair) - o.charged
 		}
 	}
 	want := b.withDeficit(al, t.fair)
-	rate := min(quota.RoundUnits(want), b.gains-others)
+	room := b.gains - others
+	rate := min(quota.RoundUnits(want), max(room-due, min(room, quota.RoundUnits(t.fair))))
 	if !l.worthRate(b, rate, t) {
 		rate = 0
 	}
@@ -210,7 +218,7 @@ func (l *Ledger) setRate(b *bucket, al *allocation, t terms) (short bool) {
 	return float64(al.rate) < recallBelow*min(want, t.fair)
 }
 
-// recallBelow is the part of a fair share below which others are recalled.
+// recallBelow is the part of a fair share below which others are recalled, and get no more than their own.
 const recallBelow = 0.8
 
 // tokens returns what the member gets out of the pool, and by how much that falls short of its expected
