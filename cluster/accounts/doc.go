@@ -73,7 +73,7 @@
 //     owner.
 //   - An entry or a message: 512 commands, 1 MiB, or as many as can be answered in 12 MiB, whichever
 //     comes first, but always at least one.
-//   - Entries of a range in flight: 2.
+//   - Entries of a range in flight: 1. Messages with commands, from a node to the leader of a range: 4.
 //   - Transactions being finished in the background: 256 per node. The rest wait for the look that each
 //     leader takes once a second, at 256 transactions of a range at a time.
 //   - Calls without a deadline: 10 s.

@@ -16,8 +16,8 @@ import (
 )
 
 // queue holds the commands for one range from this node and from others that take it for the
-// leader. Commands that arrive while an entry is being committed or a message is in flight go into
-// the next one.
+// leader. At the leader, commands that arrive while an entry is being committed go into the next
+// one. At other nodes they leave soon, so that they are at the leader when the next entry begins.
 type queue struct {
 	service *Service
 	id      quota.RangeID
@@ -106,7 +106,7 @@ func (q *queue) push(p *pending) error {
 // startCommitter starts a goroutine for the waiting commands unless enough are running. It returns false if
 // the service is closed. The caller holds q.mu.
 func (q *queue) startCommitter() bool {
-	if q.committers >= maxCommitters {
+	if q.committers >= q.maxCommitters() {
 		return true
 	}
 	if !q.service.spawn(q.run) {
@@ -114,6 +114,14 @@ func (q *queue) startCommitter() bool {
 	}
 	q.committers++
 	return true
+}
+
+// maxCommitters returns how many goroutines may carry out commands now.
+func (q *queue) maxCommitters() int {
+	if q.service.leader(q.id) == q.service.cfg.Self {
+		return maxEntries
+	}
+	return maxMessages
 }
 
 // forgetPause is the longest that a Forget waits for other commands to share an entry with: no
@@ -180,7 +188,7 @@ func (q *queue) next() []*pending {
 		}
 		n++
 	}
-	if n == 0 || !q.hasDue() {
+	if n == 0 || !q.hasDue() || q.committers > q.maxCommitters() {
 		q.committers--
 		return nil
 	}

@@ -165,15 +165,15 @@ func TestQueueBound(t *testing.T) {
 			}
 			results <- err
 		}
-		for i := range maxCommitters {
+		for i := range maxEntries {
 			go call(i)
 			synctest.Wait()
 		}
 		for i := range maxQueue {
-			go call(maxCommitters + i)
+			go call(maxEntries + i)
 		}
 		synctest.Wait()
-		if n := w.queues[0].length(); n != maxQueue || len(w.entries) != maxCommitters {
+		if n := w.queues[0].length(); n != maxQueue || len(w.entries) != maxEntries {
 			t.Fatalf("%d wait, %d entries are under way", n, len(w.entries))
 		}
 		var u *UnavailableError
@@ -181,16 +181,16 @@ func TestQueueBound(t *testing.T) {
 			t.Errorf("beyond the bound: %v", err)
 		}
 		close(w.hold)
-		for range maxCommitters + maxQueue {
+		for range maxEntries + maxQueue {
 			if err := <-results; err != nil {
 				t.Error(err)
 			}
 		}
-		if got, want := len(w.entries), maxCommitters+maxQueue/maxBatch; got != want {
+		if got, want := len(w.entries), maxEntries+maxQueue/maxBatch; got != want {
 			t.Errorf("%d entries %v, want %d", got, w.entries, want)
 		}
-		if n := w.replica.Stats().Accounts; n != maxCommitters+maxQueue {
-			t.Errorf("%d accounts, want %d", n, maxCommitters+maxQueue)
+		if n := w.replica.Stats().Accounts; n != maxEntries+maxQueue {
+			t.Errorf("%d accounts, want %d", n, maxEntries+maxQueue)
 		}
 	})
 }
@@ -289,7 +289,7 @@ func TestLeaving(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		w.hold = make(chan struct{})
-		for range maxCommitters {
+		for range maxEntries {
 			go func() { _, _ = w.ApplyOps(t.Context(), account.Caller{By: "me"}, "", 0, add("x")) }()
 			synctest.Wait()
 		}

@@ -63,7 +63,8 @@ const (
 	maxBatch       = 512
 	maxBatchBytes  = 1 << 20
 	maxAnswerBytes = 12 << 20 // for the outcomes of a batch, below transport.MaxFrame
-	maxCommitters  = 2
+	maxEntries     = 1        // in flight; with 2, there are half as many commands in each (TestWork)
+	maxMessages    = 4        // in flight
 	maxEnding      = 256
 	maxPage        = account.MaxPage
 	maxReadings    = 10

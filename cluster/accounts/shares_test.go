@@ -31,7 +31,7 @@ func flood(t *testing.T, ranges int) *flooded {
 	f := &flooded{world: newWorldOf(t, ranges), t: t, results: make(chan error, 4*maxQueue)}
 	f.hold = make(chan struct{})
 	for r := range quota.RangeID(ranges) {
-		for range maxCommitters {
+		for range maxEntries {
 			f.call(t.Context(), "", r)
 			synctest.Wait()
 		}
