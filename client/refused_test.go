@@ -37,7 +37,7 @@ func TestRefusalIsRemembered(t *testing.T) {
 			limit := bucketLimit("l", "1/h", 10, quota.Hard)
 			cl := newCluster(t, []string{"a"}, limit)
 			n := cl.node("a")
-			n.ledger.Ask(wall(), []quota.Ask{{Key: quota.Key{LimitName: limit.LimitName, Key: name}, Cost: limit.BurstUnits(), Force: true}})
+			n.ledger.Ask(wall(), []quota.Ask{{Key: quota.Key{LimitName: limit.LimitName, Key: name}, Cost: limit.BurstUnits()}})
 			c := attachTo(t, cl)
 			defer c.Close()
 			ready(t, c)

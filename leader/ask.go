@@ -39,13 +39,13 @@ func (l *Ledger) AskOne(now quota.Time, q *quota.Ask) quota.Answer {
 // booking.incarnation is 0 if it booked nothing.
 func (l *Ledger) answer(now quota.Time, q *quota.Ask) (quota.Answer, booking) {
 	b := l.open(now, q.Key)
-	if b == nil || q.Cost < -quota.Most || q.Cost > quota.Most || q.Held < 0 || q.Held > max(0, q.Cost) {
+	if b == nil || q.Cost < 0 || q.Cost > quota.Most || q.Held < 0 || q.Held > q.Cost {
 		return quota.Answer{Why: quota.WhyNoLimit}, booking{}
 	}
 	defer l.noteChanged(now, b)
 	b.wakeBy(now.Add(linger))
 	b.advance(now)
-	if b.limit.Ceiling == quota.Hard && !l.mayGrant(now, b) && q.Cost > 0 && !q.Force {
+	if b.limit.Ceiling == quota.Hard && !l.mayGrant(now, b) && q.Cost > 0 {
 		return quota.Answer{Why: quota.WhyFailover, Level: b.level(), Aside: l.aside(now, b), RetryAfter: max(l.cfg.Sync, l.started.Add(l.cfg.Learn).Sub(now))}, booking{}
 	}
 	if l.awaitsLog(now, b, q) {
@@ -62,7 +62,7 @@ func (l *Ledger) answer(now quota.Time, q *quota.Ask) (quota.Answer, booking) {
 	booked.window, _ = b.pool.Bounds()
 	b.noteAsked(q, out.Allowed)
 	// Wherever this leader's limit has requests decided: the member may learn of a change earlier or later.
-	if out.Allowed && q.Cost > 0 && !q.Force && b.limit.Ceiling == quota.Soft && b.endures() {
+	if out.Allowed && q.Cost > 0 && b.limit.Ceiling == quota.Soft && b.endures() {
 		if al := b.allocationForAnswer(now, &l.processes, q); al != nil {
 			al.addAnswered(q.Booked())
 			out.Report, booked.report = true, true
@@ -91,19 +91,6 @@ func (l *Ledger) addLevel(now quota.Time, b *bucket, q *quota.Ask, out *quota.An
 // decide takes the cost out of the pool, without the part that is kept for others. Tokens that
 // members hold are not available.
 func (b *bucket) decide(now quota.Time, q *quota.Ask, kept quota.Units) quota.Answer {
-	switch {
-	case q.Cost < 0:
-		b.pool.Add(-q.Cost)
-		b.env.Add(-q.Cost)
-		b.dirty = true
-		b.advance(now)
-		return quota.Answer{Allowed: true, Why: quota.WhyLeader}
-	case q.Force:
-		booked := b.pool.Charge(now, b.limit, q.Booked())
-		b.mayOwe = b.mayOwe || b.pool.Level() < 0
-		b.count(now, booked, true)
-		return quota.Answer{Allowed: true, Why: quota.WhyLeader}
-	}
 	kept = kept.Plus(min(max(0, q.Overdrawn), b.limit.BurstUnits())) // the member's report will book what it overdrew
 	b.pool.Add(-kept)
 	v := b.pool.Take(now, b.limit, q.Booked(), q.MaxWait)
@@ -137,7 +124,7 @@ func demandOf(q *quota.Ask, allowed bool) quota.Units {
 
 // noteAsked counts a decide request as demand of its member, where members decide too.
 func (b *bucket) noteAsked(q *quota.Ask, allowed bool) {
-	if q.Cost <= 0 || b.limit.AsksLeader() {
+	if q.Cost == 0 || b.limit.AsksLeader() {
 		return
 	}
 	if al := b.allocationOf(q); al != nil {

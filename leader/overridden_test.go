@@ -38,8 +38,9 @@ func TestOverrideAfterChange(t *testing.T) {
 		if tc.was != nil {
 			most *= 5
 		}
-		if a := l.Ask(start, []quota.Ask{{From: "a", Incarnation: 1, ID: 1, Key: key, Cost: quota.FromTokens(most), Force: true}})[0]; !a.Allowed {
-			t.Fatalf("%s: %+v", what, a)
+		r := quota.Report{Term: 1, From: "a", Incarnation: 1, Seq: 1, Entries: []quota.ReportEntry{{Key: key, Epoch: 1, Overdrawn: quota.FromTokens(most)}}}
+		if _, err := l.Report(start, r); err != nil {
+			t.Fatalf("%s: %v", what, err)
 		}
 		l.SetLimits(seconds(10), limits(3))
 		o.o = tc.is

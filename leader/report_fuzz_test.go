@@ -205,7 +205,7 @@ func (s *source) ask() quota.Ask {
 	return quota.Ask{
 		From: quota.NodeID([]string{"a", "b", "c"}[s.byte()%3]), Incarnation: quota.Incarnation(s.byte() / 100), ID: quota.Seq(s.byte() / 4),
 		Key:  quota.Key{LimitName: quota.LimitName{Namespace: "n", Limit: "l"}, Key: "k"},
-		Cost: s.units(), MaxWait: time.Duration(s.units()), Force: s.byte() > 200, Overdrawn: s.units(),
+		Cost: s.units(), MaxWait: time.Duration(s.units()), Overdrawn: s.units(),
 	}
 }
 

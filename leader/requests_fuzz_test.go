@@ -86,7 +86,7 @@ func (x *questionGame) step(s *source, b byte) {
 	switch {
 	case b < 80:
 		x.names++
-		q := quota.Ask{From: m.id, Incarnation: 1, ID: x.names, Key: examKey, Cost: quota.Units(s.byte()%8) * quota.Token / 2, MaxWait: time.Second, Force: b < 4}
+		q := quota.Ask{From: m.id, Incarnation: 1, ID: x.names, Key: examKey, Cost: quota.Units(s.byte()%8) * quota.Token / 2, MaxWait: time.Second}
 		m.open, x.asks = append(m.open, q), append(x.asks, q)
 	case b < 160 && len(x.asks) > 0:
 		q := pick(s, &x.asks)
@@ -107,7 +107,7 @@ func (x *questionGame) step(s *source, b byte) {
 	}
 }
 
-// ask delivers a decide request. A forced one is booked down to the limit's OwedUnits.
+// ask delivers a decide request.
 func (x *questionGame) ask(q quota.Ask) {
 	x.t.Helper()
 	var before, after quota.Units
@@ -122,7 +122,7 @@ func (x *questionGame) ask(q quota.Ask) {
 	switch booked := after - before; {
 	case again && booked != 0:
 		x.t.Fatalf("%+v: %d booked before, and now %d", q, was, booked)
-	case !again && !q.Force && is.Allowed != (booked == q.Cost) && q.Cost > 0:
+	case !again && is.Allowed != (booked == q.Cost) && q.Cost > 0:
 		x.t.Fatalf("%+v: %d booked for the answer %+v", q, booked, is)
 	case !again:
 		x.booked[q.ID] = booked
@@ -239,7 +239,6 @@ func TestCancelled(t *testing.T) {
 		{"refilled meanwhile", bucket, []at{{0, "ask", 1, 4, 6}, {200, "ask", 2, 0, 8}, {200, "ask", 3, 8, 0}, {200, "abandon", 1, 0, 2}}},
 		{"full meanwhile", bucket, []at{{0, "ask", 1, 4, 6}, {400, "ask", 2, 10, 0}, {400, "abandon", 1, 0, 0}}},
 		{"two, and room for one", bucket, []at{{0, "ask", 1, 2, 8}, {0, "ask", 2, 2, 6}, {100, "ask", 3, 7, 0}, {100, "abandon", 1, 0, 2}, {100, "abandon", 2, 0, 3}}},
-		{"a refund", bucket, []at{{0, "ask", 1, 8, 2}, {0, "ask", 2, -4, 6}, {0, "abandon", 2, 0, 2}}},
 		{"same window", quota.Window(quota.FixedWindow, 10, time.Second), []at{{0, "ask", 1, 8, 2}, {900, "abandon", 1, 0, 10}}},
 		{"next window", quota.Window(quota.FixedWindow, 10, time.Second), []at{{0, "ask", 1, 8, 2}, {1000, "ask", 2, 5, 5}, {1000, "abandon", 1, 0, 5}}},
 		{"same window, resized", quota.Window(quota.FixedWindow, 10, time.Second), []at{{0, "ask", 1, 8, 2}, {0, "resize", 0, 20, 12}, {900, "abandon", 1, 0, 20}}},

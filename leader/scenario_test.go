@@ -216,7 +216,7 @@ func (w *world) ask(t *testing.T, d *datadriven.TestData) string {
 	d.MaybeScanArgs(t, "overdrawn", &overdrawn)
 	m := w.member(from)
 	a := w.ledger.Ask(w.now, []quota.Ask{{
-		From: quota.NodeID(from), Incarnation: m.inc, ID: quota.Seq(id), Key: theKey(key), Cost: quota.Units(cost * float64(quota.Token)), MaxWait: scanTime(t, d, "wait"), Force: d.HasArg("force"),
+		From: quota.NodeID(from), Incarnation: m.inc, ID: quota.Seq(id), Key: theKey(key), Cost: quota.Units(cost * float64(quota.Token)), MaxWait: scanTime(t, d, "wait"),
 		Overdrawn: quota.Units(overdrawn * float64(quota.Token)),
 	}})[0]
 	word := "refused"

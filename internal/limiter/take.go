@@ -80,16 +80,6 @@ func (m *Meter) timeTo(now quota.Time, t *quota.Tier, level quota.Units) time.Du
 	return m.timeFor(now, t, m.bucket.level, m.remainder(t), level)
 }
 
-// Charge books use after the fact, without deciding. The level falls at most to -OwedUnits. Charge
-// returns how much it booked.
-func (m *Meter) Charge(now quota.Time, l *quota.Limit, used quota.Units) (booked quota.Units) {
-	t := l.First()
-	m.Advance(now, &t)
-	booked = max(0, min(used, m.bucket.level+l.OwedUnits()))
-	m.Add(-booked)
-	return booked
-}
-
 // Refund returns tokens that were taken and not used, up to the burst. They are added to the current window: callers
 // must not refund a cost that was taken in a window that has ended.
 func (m *Meter) Refund(now quota.Time, l *quota.Limit, u quota.Units) {

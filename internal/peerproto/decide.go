@@ -11,7 +11,7 @@ import (
 func EncodeAsk(a *quota.Ask) *peerv1.Ask {
 	return &peerv1.Ask{
 		Namespace: a.Key.Namespace, Limit: a.Key.Limit, Key: a.Key.Key,
-		Cost: int64(a.Cost), MaxWaitNanos: int64(a.MaxWait), Force: a.Force, Overdrawn: int64(a.Overdrawn),
+		Cost: int64(a.Cost), MaxWaitNanos: int64(a.MaxWait), Overdrawn: int64(a.Overdrawn),
 		Id: uint64(a.ID), Held: int64(a.Held),
 	}
 }
@@ -20,7 +20,7 @@ func EncodeAsk(a *quota.Ask) *peerv1.Ask {
 func DecodeAsk(a *peerv1.Ask) quota.Ask {
 	return quota.Ask{
 		Key: quota.Key{LimitName: quota.LimitName{Namespace: a.GetNamespace(), Limit: a.GetLimit()}, Key: a.GetKey()}, Cost: quota.Units(a.GetCost()),
-		MaxWait: time.Duration(a.GetMaxWaitNanos()), Force: a.GetForce(), Overdrawn: quota.Units(a.GetOverdrawn()),
+		MaxWait: time.Duration(a.GetMaxWaitNanos()), Overdrawn: quota.Units(a.GetOverdrawn()),
 		ID: quota.Seq(a.GetId()), Held: quota.Units(a.GetHeld()),
 	}
 }

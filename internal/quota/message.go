@@ -351,12 +351,9 @@ type Ask struct {
 	ID          Seq
 
 	Key     Key
-	Cost    Units         // negative gives an admitted cost back
+	Cost    Units         // not negative
 	Held    Units         // part of Cost that the member spends of its own tokens: the leader books the rest
 	MaxWait time.Duration // longest useful wait; 0 means no wait
-	// Force books the cost however low the level is, down to the limit's OwedUnits: the tokens have
-	// been used already.
-	Force bool
 	// Overdrawn is the member's overdraft since its last answered report, as far as callers may have charged it after the
 	// fact: a check that follows a charge finds it booked. Reports that have no answer yet book it.
 	Overdrawn Units

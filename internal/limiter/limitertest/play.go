@@ -130,9 +130,13 @@ func (p *player) checkRetry(before *Reference, v limiter.Decision, cost quota.Un
 	}
 }
 
+// charge books use after the fact, as members do: down to OwedUnits below zero.
 func (p *player) charge(u quota.Units) {
 	p.doing = fmt.Sprintf("charge %d", u)
-	got, want := p.meter.Charge(p.now, &p.limit, u), p.model.charge(p.now, u)
+	t := p.limit.First()
+	p.meter.Advance(p.now, &t)
+	got, want := max(0, min(u, p.meter.Level()+p.limit.OwedUnits())), p.model.charge(p.now, u)
+	p.meter.Add(-got)
 	if whole(int64(got)).Cmp(want) != 0 {
 		p.fail("booked %d, want %s", got, want.FloatString(6))
 	}

@@ -5977,12 +5977,10 @@ type Ask struct {
 	Limit string `protobuf:"bytes,2,opt,name=limit,proto3" json:"limit,omitempty"`
 	// The key.
 	Key string `protobuf:"bytes,3,opt,name=key,proto3" json:"key,omitempty"`
-	// The cost; negative to refund.
+	// The cost; not negative.
 	Cost int64 `protobuf:"varint,4,opt,name=cost,proto3" json:"cost,omitempty"`
 	// Longest wait that the caller accepts.
 	MaxWaitNanos int64 `protobuf:"varint,5,opt,name=max_wait_nanos,json=maxWaitNanos,proto3" json:"max_wait_nanos,omitempty"`
-	// Book it however low the level is.
-	Force bool `protobuf:"varint,6,opt,name=force,proto3" json:"force,omitempty"`
 	// What the member overdrew since its last answered report, as far as callers
 	// may have charged it after the fact.
 	Overdrawn int64 `protobuf:"varint,7,opt,name=overdrawn,proto3" json:"overdrawn,omitempty"`
@@ -6057,13 +6055,6 @@ func (x *Ask) GetMaxWaitNanos() int64 {
 		return x.MaxWaitNanos
 	}
 	return 0
-}
-
-func (x *Ask) GetForce() bool {
-	if x != nil {
-		return x.Force
-	}
-	return false
 }
 
 func (x *Ask) GetOverdrawn() int64 {
@@ -9505,17 +9496,16 @@ const file_quorate_peer_v1_peer_proto_rawDesc = "" +
 	"\aCallAsk\x12\x14\n" +
 	"\x05range\x18\x01 \x01(\rR\x05range\x12(\n" +
 	"\x04asks\x18\x02 \x03(\v2\x14.quorate.peer.v1.AskR\x04asks\x12 \n" +
-	"\vincarnation\x18\x03 \x01(\x04R\vincarnation\"\xdd\x01\n" +
+	"\vincarnation\x18\x03 \x01(\x04R\vincarnation\"\xd4\x01\n" +
 	"\x03Ask\x12\x1c\n" +
 	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x14\n" +
 	"\x05limit\x18\x02 \x01(\tR\x05limit\x12\x10\n" +
 	"\x03key\x18\x03 \x01(\tR\x03key\x12\x12\n" +
 	"\x04cost\x18\x04 \x01(\x03R\x04cost\x12$\n" +
-	"\x0emax_wait_nanos\x18\x05 \x01(\x03R\fmaxWaitNanos\x12\x14\n" +
-	"\x05force\x18\x06 \x01(\bR\x05force\x12\x1c\n" +
+	"\x0emax_wait_nanos\x18\x05 \x01(\x03R\fmaxWaitNanos\x12\x1c\n" +
 	"\toverdrawn\x18\a \x01(\x03R\toverdrawn\x12\x0e\n" +
 	"\x02id\x18\b \x01(\x04R\x02id\x12\x12\n" +
-	"\x04held\x18\t \x01(\x03R\x04held\"E\n" +
+	"\x04held\x18\t \x01(\x03R\x04heldJ\x04\b\x06\x10\aR\x05force\"E\n" +
 	"\rCallAskResult\x124\n" +
 	"\aanswers\x18\x01 \x03(\v2\x1a.quorate.peer.v1.AskAnswerR\aanswers\"\xa7\x03\n" +
 	"\tAskAnswer\x12\x18\n" +
