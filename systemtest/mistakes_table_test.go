@@ -105,7 +105,7 @@ var mistakes = []part{
 		{title: "A rate without a unit of time", files: limits("per_tenant: {rate: 100}"), line: validate, code: 2, names: []string{"rate", "100"}},
 		{title: "An unknown unit", files: limits("per_tenant: {rate: 100/fortnight}"), line: validate, code: 2, names: []string{"fortnight"}},
 		{title: "A rate of zero", files: limits("per_tenant: {rate: 0/s}"), line: validate, code: 2, names: []string{"rate"}},
-		{title: "A burst below one", files: limits("per_tenant: {rate: 100/s, burst: -1}"), line: validate, code: 2, names: []string{"burst", "-1"}},
+		{title: "A negative burst", files: limits("per_tenant: {rate: 100/s, burst: -1}"), line: validate, code: 2, names: []string{"burst", "-1"}},
 		{title: "An unknown algorithm", files: limits("per_tenant: {rate: 100/s, algorithm: leaky}"), line: validate, code: 2, names: []string{"leaky"}},
 		{title: "A name with a space", files: limits("'per tenant': {rate: 100/s}"), line: validate, code: 2, names: []string{"per tenant"}},
 		{title: "A duplicate limit", files: limits("per_tenant: {rate: 100/s}\n      per_tenant: {rate: 10/s}"), line: validate, code: 2, names: []string{"per_tenant"}},

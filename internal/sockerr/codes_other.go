@@ -8,4 +8,5 @@ var (
 	refused = []syscall.Errno{syscall.ECONNREFUSED}
 	reset   = []syscall.Errno{syscall.ECONNRESET, syscall.EPIPE}
 	inUse   = []syscall.Errno{syscall.EADDRINUSE}
+	foreign = []syscall.Errno{syscall.EADDRNOTAVAIL}
 )

@@ -7,4 +7,5 @@ var (
 	refused = []syscall.Errno{10061, syscall.ECONNREFUSED}
 	reset   = []syscall.Errno{syscall.WSAECONNRESET, syscall.WSAECONNABORTED, syscall.ERROR_BROKEN_PIPE}
 	inUse   = []syscall.Errno{10048}
+	foreign = []syscall.Errno{10049}
 )

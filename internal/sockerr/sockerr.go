@@ -17,6 +17,9 @@ func Reset(err error) bool { return is(err, reset) }
 // InUse reports whether another socket has the address.
 func InUse(err error) bool { return is(err, inUse) }
 
+// NotLocal reports whether a socket was opened at an address that this machine does not have.
+func NotLocal(err error) bool { return is(err, foreign) }
+
 func is(err error, codes []syscall.Errno) bool {
 	code, ok := errors.AsType[syscall.Errno](err)
 	return ok && slices.Contains(codes, code)

@@ -14,6 +14,7 @@ func TestErrors(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	_, foreign := net.Listen("tcp", "192.0.2.1:0")
 	_, taken := net.Listen("tcp", l.Addr().String())
 	c, err := net.Dial("tcp", l.Addr().String())
 	if err != nil {
@@ -38,18 +39,19 @@ func TestErrors(t *testing.T) {
 	_ = l.Close()
 	_, refused := net.Dial("tcp", l.Addr().String())
 	for _, c := range []struct {
-		err                   error
-		refused, reset, inUse bool
+		err                             error
+		refused, reset, inUse, notLocal bool
 	}{
-		{refused, true, false, false},
-		{reset, false, true, false},
-		{taken, false, false, true},
-		{fmt.Errorf("of a call: %w", refused), true, false, false},
-		{io.EOF, false, false, false},
-		{nil, false, false, false},
+		{refused, true, false, false, false},
+		{reset, false, true, false, false},
+		{taken, false, false, true, false},
+		{foreign, false, false, false, true},
+		{fmt.Errorf("of a call: %w", refused), true, false, false, false},
+		{io.EOF, false, false, false, false},
+		{nil, false, false, false, false},
 	} {
-		if Refused(c.err) != c.refused || Reset(c.err) != c.reset || InUse(c.err) != c.inUse {
-			t.Errorf("%v: refused %v, reset %v, in use %v", c.err, Refused(c.err), Reset(c.err), InUse(c.err))
+		if Refused(c.err) != c.refused || Reset(c.err) != c.reset || InUse(c.err) != c.inUse || NotLocal(c.err) != c.notLocal {
+			t.Errorf("%v: refused %v, reset %v, in use %v, not local %v", c.err, Refused(c.err), Reset(c.err), InUse(c.err), NotLocal(c.err))
 		}
 	}
 }

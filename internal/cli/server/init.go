@@ -185,6 +185,9 @@ func writeCredentials(dir string, trust []byte, pair pki.Pair) error {
 
 // emptyDir creates a directory, which must be empty if it exists.
 func emptyDir(dir string) error {
+	if at, err := os.Stat(dir); err == nil && !at.IsDir() {
+		return fmt.Errorf("data: %s is a file; must be an empty directory, or a new one", dir)
+	}
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return fmt.Errorf("data: %w", err)
 	}
@@ -217,7 +220,7 @@ func (p *placeFlags) add(cmd *cobra.Command) {
 	f := cmd.Flags()
 	p.given = f.Changed
 	f.StringVar(&p.data, "data", "", "`directory` of the node's data")
-	f.StringVar(&p.node, "node", "", "unique `name` of the node in the cluster (default n1 for init)")
+	f.StringVar(&p.node, "node", "", "unique `name` of the node in the cluster (default: n1 in a new cluster)")
 	f.StringVar(&p.host, "host", "127.0.0.1", "`host` at which others reach the node")
 	f.StringVar(&p.zone, "zone", "", "failure zone of the node, a `label`: replicas are spread over zones")
 	f.StringVar(&p.http, "http", ":7411", "address of the HTTP port, host:port; without a host at --host")

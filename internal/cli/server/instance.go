@@ -53,6 +53,9 @@ func listenError(name, addr string, err error) error {
 	if sockerr.InUse(err) {
 		return fmt.Errorf("the %s port %s is taken by another process; stop that one or choose other ports", name, addr)
 	}
+	if host, port, split := net.SplitHostPort(addr); sockerr.NotLocal(err) && split == nil && host != "" {
+		return fmt.Errorf("cannot listen on the %s port %s: it is not an address of this machine; listen on one that is, or on 0.0.0.0:%s, and give the address for other nodes with --host", name, addr, port)
+	}
 	return fmt.Errorf("cannot listen on the %s port %s: %w", name, addr, err)
 }
 
