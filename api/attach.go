@@ -178,6 +178,9 @@ func (a *attachment) greet(h *quoratev1.ClientHello) error {
 	if len(a.named) > 0 || a.Guard != nil {
 		a.hello.May = a.uses
 	}
+	if a.Guard != nil {
+		a.hello.MayReport = a.mayReport
+	}
 	return nil
 }
 
@@ -321,7 +324,7 @@ func (a *attachment) permit(entries []quota.ReportEntry) error {
 	for i := range entries {
 		e := &entries[i]
 		if e.Key.Namespace == quota.Global.Namespace { // the global default covers all namespaces
-			if (e.Charged > 0 || e.Refunded > 0) && !a.reportsSomewhere() {
+			if (e.Charged > 0 || e.Refunded > 0) && !a.mayReport(e.Key.Namespace) {
 				return a.denied(e.Key.Namespace, rbac.Report)
 			}
 			continue
@@ -341,8 +344,12 @@ func (a *attachment) permit(entries []quota.ReportEntry) error {
 	return nil
 }
 
-// reportsSomewhere reports whether the process may report use in any namespace.
-func (a *attachment) reportsSomewhere() bool {
+// mayReport reports whether the process may report use in a namespace; for the global default, which covers all
+// namespaces, whether it may in any.
+func (a *attachment) mayReport(namespace string) bool {
+	if namespace != quota.Global.Namespace {
+		return a.mayIn(a.ctx, rbac.Report, namespace)
+	}
 	v := CallOf(a.ctx)
 	return a.Guard == nil || v != nil && a.Guard.Somewhere(v.Caller, rbac.Report)
 }

@@ -37,7 +37,7 @@ func benchClient(tb testing.TB, keys ...string) *Client {
 	agg.SetLimits(c.clock.now(), limits)
 	agg.SetLeader(0, "n", 1)
 	m.agg.Store(agg)
-	m.known.Store(newRules(limits))
+	m.known.Store(newRules(limits, nil))
 	for _, k := range keys {
 		agg.TrySimple(c.clock.now, l.LimitName, k, 1)
 	}

@@ -50,6 +50,7 @@ type fakeMember struct {
 	full      bool // refuses new streams with that reason
 	refused   map[string]int64
 	peers     uint64      // as reported to each new client
+	noReport  []string    // namespaces in which clients may not report
 	taken     quota.Units // booked for nodes that are dead
 	settled   map[string]bool
 	streams   map[*fakeStream]bool
@@ -305,7 +306,7 @@ func (n *fakeMember) answer(s *fakeStream, m *quoratev1.AttachRequest) []deliver
 }
 
 func (n *fakeMember) limitsMessage() *quoratev1.AttachResponse {
-	return &quoratev1.AttachResponse{Body: &quoratev1.AttachResponse_Limits{Limits: &quoratev1.ClientLimits{Version: n.version, Limits: limitproto.EncodeLimits(n.cluster.limits)}}}
+	return &quoratev1.AttachResponse{Body: &quoratev1.AttachResponse_Limits{Limits: &quoratev1.ClientLimits{Version: n.version, Limits: limitproto.EncodeLimits(n.cluster.limits), NoReport: n.noReport}}}
 }
 
 // member1 names a session as a separate member, with which counters begin again.

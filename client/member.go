@@ -279,7 +279,7 @@ func (m *member) setLimits(now quota.Time, msg *quoratev1.ClientLimits) {
 	agg := m.agg.Load()
 	agg.SetLimits(now, limits)
 	first := m.known.Load() == nil
-	m.known.Store(newRules(limits))
+	m.known.Store(newRules(limits, msg.GetNoReport()))
 	if first {
 		close(m.ready)
 	}

@@ -181,7 +181,7 @@ func TestNodeIsToldNames(t *testing.T) {
 	})
 	addr, _ := serve(t, n)
 	c := newClient(t, []string{addr}, WithLogger(nil))
-	r := newRules(&quota.Limits{})
+	r := newRules(&quota.Limits{}, nil)
 	name := quota.LimitName{Namespace: "web", Limit: "per_clint"}
 	for range 100 {
 		if err := c.noLimit(r, name); !errors.Is(err, ErrNoLimit) {

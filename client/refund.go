@@ -132,5 +132,5 @@ func (c *Client) limits(k quota.Key) (r *rules, asks needsNode) {
 		return nil, true
 	}
 	r = c.member.known.Load()
-	return r, needsNode(r != nil && r.needsNode(k.LimitName))
+	return r, needsNode(r != nil && (r.needsNode(k.LimitName) || !r.mayReport(k.LimitName)))
 }

@@ -1,6 +1,7 @@
 package client
 
 import (
+	"slices"
 	"time"
 
 	"github.com/quorate/quorate/internal/quota"
@@ -10,6 +11,7 @@ import (
 type rules struct {
 	limits       *quota.Limits
 	remote       map[quota.LimitName]bool      // limits that a node has to decide
+	noReport     []string                      // namespaces without permission to report
 	descriptions map[*quota.Limit]*description // descriptions for callers, made once
 }
 
@@ -19,8 +21,8 @@ type description struct {
 	policies []Policy // Remaining and ResetAfter are not set
 }
 
-func newRules(limits *quota.Limits) *rules {
-	r := &rules{limits: limits, remote: map[quota.LimitName]bool{}, descriptions: map[*quota.Limit]*description{}}
+func newRules(limits *quota.Limits, noReport []string) *rules {
+	r := &rules{limits: limits, noReport: noReport, remote: map[quota.LimitName]bool{}, descriptions: map[*quota.Limit]*description{}}
 	all := limits.All()
 	for i := range all {
 		l := &all[i]
@@ -41,6 +43,16 @@ func (r *rules) needsNode(n quota.LimitName) bool {
 	}
 	l, _ := r.limits.Resolve(n, "")
 	return l != nil && r.remote[l.LimitName]
+}
+
+// mayReport reports whether the node accepts refunds and reports for keys of the limit from this process. If not, they
+// must be calls, which state the missing permission.
+func (r *rules) mayReport(n quota.LimitName) bool {
+	if len(r.noReport) == 0 {
+		return true
+	}
+	l, _ := r.limits.Resolve(n, "")
+	return !slices.Contains(r.noReport, n.Namespace) && (l == nil || !slices.Contains(r.noReport, l.Namespace))
 }
 
 // describe describes a limit to callers.

@@ -326,6 +326,29 @@ func TestClients(t *testing.T) {
 		p.leave()
 	})
 
+	t.Run("without permission to report", func(t *testing.T) {
+		out := attach.NewOutbox()
+		s, err := n1.Attach(&attach.Hello{Client: "checker", Incarnation: 7, Attachment: 1, May: func(string) bool { return true }, MayReport: func(ns string) bool { return ns != "web" }}, out)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer s.End()
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		defer cancel()
+		for {
+			m, err := out.Next(ctx)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if l := m.GetLimits(); l != nil {
+				if got := l.GetNoReport(); len(got) != 1 || got[0] != "web" {
+					t.Errorf("no permission to report in %q; want web alone", got)
+				}
+				return
+			}
+		}
+	})
+
 	t.Run("limits and overrides", func(t *testing.T) {
 		k := led("told")
 		p := newProcess(t, "told")
@@ -335,7 +358,7 @@ func TestClients(t *testing.T) {
 		defer p.leave()
 		p.await("limits of one namespace", func(m *quoratev1.AttachResponse) bool {
 			l := m.GetLimits().GetLimits()
-			return len(l) == 1 && l[0].Namespace == "web"
+			return len(l) == 1 && l[0].Namespace == "web" && len(m.GetLimits().GetNoReport()) == 0
 		})
 		if err := n2.SetOverrides(t.Context(), []quota.Override{{Key: k, Burst: 5}, {Key: led("nobody's"), Burst: 6}}); err != nil {
 			t.Fatal(err)

@@ -70,6 +70,9 @@ func TestAttachAuth(t *testing.T) {
 			if may := h.host.hello.May; may == nil || !may("web") || may("pay") {
 				t.Errorf("hello %+v: may be told of web alone", h.host.hello)
 			}
+			if report := h.host.hello.MayReport; report == nil || report("web") || report(quota.Global.Namespace) {
+				t.Errorf("hello %+v: may report nowhere", h.host.hello)
+			}
 			if got := string(h.host.hello.Client); got != "token:shop/svc" {
 				t.Errorf("client %q: others may have that name", got)
 			}

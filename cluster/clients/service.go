@@ -206,7 +206,7 @@ func (s *Service) Count() (clients, keys int) {
 
 // Attach starts an attachment of a client process; see attach.Host.
 func (s *Service) Attach(h *attach.Hello, out *attach.Outbox) (attach.Session, error) {
-	c := &session{Service: s, id: h.Client, owner: h.Owner, inc: h.Incarnation, term: h.Attachment, may: h.May, out: out, open: map[quota.Key]sentOverride{}}
+	c := &session{Service: s, id: h.Client, owner: h.Owner, inc: h.Incarnation, term: h.Attachment, may: h.May, mayReport: h.MayReport, out: out, open: map[quota.Key]sentOverride{}}
 	c.settling.all, c.settling.owner = s.settling, c.owner
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -10,12 +10,13 @@ import (
 // session is one attachment of a client process.
 type session struct {
 	*Service
-	id    quota.NodeID
-	owner string
-	inc   quota.Incarnation
-	term  quota.Term
-	may   func(namespace string) bool // nil allows all
-	out   *attach.Outbox
+	id        quota.NodeID
+	owner     string
+	inc       quota.Incarnation
+	term      quota.Term
+	may       func(namespace string) bool // nil allows all
+	mayReport func(namespace string) bool // nil allows all
+	out       *attach.Outbox
 
 	version  uint64 // of the limits last sent; guarded by Service.mu
 	settling settling

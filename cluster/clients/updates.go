@@ -66,10 +66,10 @@ func (s *session) sendLimits(limits *quota.Limits, cache limitsCache) {
 		return
 	}
 	s.version = limits.Version
-	uses, key := s.namespaces(limits)
+	uses, noReport, key := s.namespaces(limits)
 	m := cache[key]
 	if m == nil {
-		out := &quoratev1.ClientLimits{Version: limits.Version}
+		out := &quoratev1.ClientLimits{Version: limits.Version, NoReport: noReport}
 		all := limits.All()
 		for i := range all {
 			if ns := all[i].Namespace; ns == quota.Global.Namespace || uses(ns) {
@@ -82,11 +82,11 @@ func (s *session) sendLimits(limits *quota.Limits, cache limitsCache) {
 	s.out.Put(m)
 }
 
-// namespaces returns a predicate for the limits' namespaces that the session uses, and a cache key
-// for that set.
-func (s *session) namespaces(limits *quota.Limits) (uses func(string) bool, key string) {
+// namespaces returns a predicate for the limits' namespaces that the session uses, those of them in which it may not
+// report, and a cache key for both.
+func (s *session) namespaces(limits *quota.Limits) (uses func(string) bool, noReport []string, key string) {
 	if s.may == nil {
-		return func(string) bool { return true }, "*"
+		return func(string) bool { return true }, nil, "*"
 	}
 	var names []string
 	all := limits.All()
@@ -98,8 +98,12 @@ func (s *session) namespaces(limits *quota.Limits) (uses func(string) bool, key 
 		if s.may(ns) {
 			names = append(names, ns)
 		}
+		if s.mayReport != nil && (s.may(ns) || ns == quota.Global.Namespace) && !s.mayReport(ns) {
+			noReport = append(noReport, ns)
+		}
 	}
-	return func(ns string) bool { _, ok := slices.BinarySearch(names, ns); return ok }, strings.Join(names, "/")
+	uses = func(ns string) bool { _, ok := slices.BinarySearch(names, ns); return ok }
+	return uses, noReport, strings.Join(names, "/") + "//" + strings.Join(noReport, "/")
 }
 
 // sentOverride is the override of a key as last sent to the client.

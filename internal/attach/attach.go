@@ -60,6 +60,9 @@ type Hello struct {
 	// May reports whether the process may use limits of a namespace; nil allows all. It is safe for
 	// concurrent use.
 	May func(namespace string) bool
+	// MayReport reports whether the process may refund and report use in a namespace; nil allows all. It is safe for
+	// concurrent use.
+	MayReport func(namespace string) bool
 }
 
 // Settlement carries what an earlier attachment had counted.

@@ -767,7 +767,10 @@ type ClientLimits struct {
 	// Version of the limits.
 	Version uint64 `protobuf:"varint,1,opt,name=version,proto3" json:"version,omitempty"`
 	// The limits.
-	Limits        []*v11.StoredLimit `protobuf:"bytes,2,rep,name=limits,proto3" json:"limits,omitempty"`
+	Limits []*v11.StoredLimit `protobuf:"bytes,2,rep,name=limits,proto3" json:"limits,omitempty"`
+	// Namespaces of the limits in which the process has no permission to report: refunds and reports
+	// there must be calls of QuotaService, because an attachment that carries them ends.
+	NoReport      []string `protobuf:"bytes,3,rep,name=no_report,json=noReport,proto3" json:"no_report,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -812,6 +815,13 @@ func (x *ClientLimits) GetVersion() uint64 {
 func (x *ClientLimits) GetLimits() []*v11.StoredLimit {
 	if x != nil {
 		return x.Limits
+	}
+	return nil
+}
+
+func (x *ClientLimits) GetNoReport() []string {
+	if x != nil {
+		return x.NoReport
 	}
 	return nil
 }
@@ -1070,10 +1080,11 @@ const file_quorate_v1_member_proto_rawDesc = "" +
 	"\x06others\x18\x06 \x03(\tR\x06others\x12\x14\n" +
 	"\x05peers\x18\a \x01(\x04R\x05peers\"\x1d\n" +
 	"\x05Peers\x12\x14\n" +
-	"\x05count\x18\x01 \x01(\x04R\x05count\"a\n" +
+	"\x05count\x18\x01 \x01(\x04R\x05count\"~\n" +
 	"\fClientLimits\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\x04R\aversion\x127\n" +
-	"\x06limits\x18\x02 \x03(\v2\x1f.quorate.raftlog.v1.StoredLimitR\x06limits\"K\n" +
+	"\x06limits\x18\x02 \x03(\v2\x1f.quorate.raftlog.v1.StoredLimitR\x06limits\x12\x1b\n" +
+	"\tno_report\x18\x03 \x03(\tR\bnoReport\"K\n" +
 	"\x0fClientOverrides\x128\n" +
 	"\toverrides\x18\x01 \x03(\v2\x1a.quorate.v1.ClientOverrideR\toverrides\"\x83\x01\n" +
 	"\x0eClientOverride\x121\n" +
