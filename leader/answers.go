@@ -56,7 +56,7 @@ func (s *answers) allows(now quota.Time, cost quota.Units) bool {
 // awaitsLog reports whether a decide request has to wait for the log, because only the promise is too
 // small for it. It asks for a checkpoint with a larger promise at once.
 func (l *Ledger) awaitsLog(now quota.Time, b *bucket, q *quota.Ask) bool {
-	if !b.answersLogged() || q.Cost == 0 || b.pool.Level() < q.Booked() {
+	if !b.answersLogged() || q.Cost <= 0 || b.pool.Level() < q.Booked() {
 		return false
 	}
 	s := &b.editDecided().own

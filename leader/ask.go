@@ -39,7 +39,7 @@ func (l *Ledger) AskOne(now quota.Time, q *quota.Ask) quota.Answer {
 // booking.incarnation is 0 if it booked nothing.
 func (l *Ledger) answer(now quota.Time, q *quota.Ask) (quota.Answer, booking) {
 	b := l.open(now, q.Key)
-	if b == nil || q.Cost < 0 || q.Cost > quota.Most || q.Held < 0 || q.Held > q.Cost {
+	if b == nil || q.Cost < -quota.Most || q.Cost > quota.Most || q.Held < 0 || q.Held > max(0, q.Cost) {
 		return quota.Answer{Why: quota.WhyNoLimit}, booking{}
 	}
 	defer l.noteChanged(now, b)
@@ -91,6 +91,13 @@ func (l *Ledger) addLevel(now quota.Time, b *bucket, q *quota.Ask, out *quota.An
 // decide takes the cost out of the pool, without the part that is kept for others. Tokens that
 // members hold are not available.
 func (b *bucket) decide(now quota.Time, q *quota.Ask, kept quota.Units) quota.Answer {
+	if q.Cost < 0 {
+		b.pool.Add(-q.Cost)
+		b.env.Add(-q.Cost)
+		b.dirty = true
+		b.advance(now)
+		return quota.Answer{Allowed: true, Why: quota.WhyLeader}
+	}
 	kept = kept.Plus(min(max(0, q.Overdrawn), b.limit.BurstUnits())) // the member's report will book what it overdrew
 	b.pool.Add(-kept)
 	v := b.pool.Take(now, b.limit, q.Booked(), q.MaxWait)
@@ -124,7 +131,7 @@ func demandOf(q *quota.Ask, allowed bool) quota.Units {
 
 // noteAsked counts a decide request as demand of its member, where members decide too.
 func (b *bucket) noteAsked(q *quota.Ask, allowed bool) {
-	if q.Cost == 0 || b.limit.AsksLeader() {
+	if q.Cost <= 0 || b.limit.AsksLeader() {
 		return
 	}
 	if al := b.allocationOf(q); al != nil {

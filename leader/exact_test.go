@@ -229,17 +229,6 @@ func (g *exactGame) ask(m *exactMember, cost int64, lost bool) {
 	}
 }
 
-// give adds tokens to the pool and to the central bucket, as a refund does.
-func (g *exactGame) give(tokens int64) {
-	b, u := g.l.open(g.now, examKey), quota.FromTokens(tokens)
-	b.advance(g.now)
-	b.pool.Add(u)
-	b.env.Add(u)
-	b.dirty = true
-	b.advance(g.now)
-	g.admit(-u)
-}
-
 // checkpoint writes a checkpoint; the log may commit those written so far.
 func (g *exactGame) checkpoint() {
 	if lines := g.l.Checkpoint(g.now, 10); len(lines) > 0 {
@@ -372,7 +361,7 @@ func TestCancelledBesideRates(t *testing.T) {
 	a, b := &g.members[0], &g.members[1]
 	g.busy(a)
 	g.pass(1500 * time.Millisecond) // no use: the bucket is full
-	g.give(50)
+	g.ask(b, -50, false)
 	g.ask(b, 10, true)
 	g.pass(200 * time.Millisecond) // the ten would have refilled
 	g.ask(b, 15, false)
@@ -395,7 +384,7 @@ func TestAnswersEndBesideRates(t *testing.T) {
 	g := newExact(t, &quota.Limit{Burst: 400, Rate: quota.Rate{Tokens: 100, Per: time.Second}})
 	a, b, c := &g.members[0], &g.members[1], &g.members[2]
 	g.busy(a, b)
-	g.give(40)
+	g.ask(c, -40, false)
 	g.ask(c, 20, false) // with the next one, all that is promised
 	g.ask(c, 20, false)
 	g.lead(2)
@@ -424,7 +413,7 @@ func TestCapBoundsTokens(t *testing.T) {
 	g := newExact(t, &quota.Limit{Burst: 100, Rate: quota.Rate{Tokens: 100, Per: time.Second}})
 	a, b := &g.members[0], &g.members[1]
 	g.busy(a)
-	g.give(100)
+	g.ask(b, -100, false)
 	g.report(b, 100, false)
 	g.checkpoint() // what the log promises bounds b too
 	g.report(b, 100, false)

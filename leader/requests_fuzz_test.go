@@ -239,6 +239,7 @@ func TestCancelled(t *testing.T) {
 		{"refilled meanwhile", bucket, []at{{0, "ask", 1, 4, 6}, {200, "ask", 2, 0, 8}, {200, "ask", 3, 8, 0}, {200, "abandon", 1, 0, 2}}},
 		{"full meanwhile", bucket, []at{{0, "ask", 1, 4, 6}, {400, "ask", 2, 10, 0}, {400, "abandon", 1, 0, 0}}},
 		{"two, and room for one", bucket, []at{{0, "ask", 1, 2, 8}, {0, "ask", 2, 2, 6}, {100, "ask", 3, 7, 0}, {100, "abandon", 1, 0, 2}, {100, "abandon", 2, 0, 3}}},
+		{"a refund", bucket, []at{{0, "ask", 1, 8, 2}, {0, "ask", 2, -4, 6}, {0, "abandon", 2, 0, 2}}},
 		{"same window", quota.Window(quota.FixedWindow, 10, time.Second), []at{{0, "ask", 1, 8, 2}, {900, "abandon", 1, 0, 10}}},
 		{"next window", quota.Window(quota.FixedWindow, 10, time.Second), []at{{0, "ask", 1, 8, 2}, {1000, "ask", 2, 5, 5}, {1000, "abandon", 1, 0, 5}}},
 		{"same window, resized", quota.Window(quota.FixedWindow, 10, time.Second), []at{{0, "ask", 1, 8, 2}, {0, "resize", 0, 20, 12}, {900, "abandon", 1, 0, 20}}},

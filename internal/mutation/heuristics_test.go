@@ -74,7 +74,7 @@ var heuristics = []mutation{
 	// TestSmallParts.
 	{"tokens that overflowed while use was not reported return", "leader/overflow.go", "		b.pool.Add(back)\n		b.overflowed -= back\n", "		b.overflowed -= back\n"},
 	// TestLittleDemand.
-	{"decide requests count as demand of their member", "leader/ask.go", "	if q.Cost == 0 || b.limit.AsksLeader() {\n", "	if true || q.Cost <= 0 || b.limit.AsksLeader() {\n"},
+	{"decide requests count as demand of their member", "leader/ask.go", "	if q.Cost <= 0 || b.limit.AsksLeader() {\n", "	if true || q.Cost <= 0 || b.limit.AsksLeader() {\n"},
 	// TestScarce.
 	{"the leader decides where tokens are few", "leader/divide.go", "	members := 0\n", "	if true {\n		return false\n	}\n	members := 0\n"},
 	// TestScarce.

@@ -351,7 +351,7 @@ type Ask struct {
 	ID          Seq
 
 	Key     Key
-	Cost    Units         // not negative
+	Cost    Units         // negative gives an admitted cost back
 	Held    Units         // part of Cost that the member spends of its own tokens: the leader books the rest
 	MaxWait time.Duration // longest useful wait; 0 means no wait
 	// Overdrawn is the member's overdraft since its last answered report, as far as callers may have charged it after the

@@ -5977,7 +5977,7 @@ type Ask struct {
 	Limit string `protobuf:"bytes,2,opt,name=limit,proto3" json:"limit,omitempty"`
 	// The key.
 	Key string `protobuf:"bytes,3,opt,name=key,proto3" json:"key,omitempty"`
-	// The cost; not negative.
+	// The cost; negative to refund.
 	Cost int64 `protobuf:"varint,4,opt,name=cost,proto3" json:"cost,omitempty"`
 	// Longest wait that the caller accepts.
 	MaxWaitNanos int64 `protobuf:"varint,5,opt,name=max_wait_nanos,json=maxWaitNanos,proto3" json:"max_wait_nanos,omitempty"`
