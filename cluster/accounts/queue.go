@@ -26,7 +26,7 @@ type queue struct {
 	mu         sync.Mutex
 	waiting    []*pending
 	places     *fairshare.Pool // one for each waiting command, shared among owners
-	committers int             // committing goroutines
+	committers [2]int          // goroutines that commit entries, and that send messages
 	forgetsDue bool            // the waiting Forgets have waited long enough
 	timer      bool            // runs until they have
 }
@@ -106,22 +106,34 @@ func (q *queue) push(p *pending) error {
 // startCommitter starts a goroutine for the waiting commands unless enough are running. It returns false if
 // the service is closed. The caller holds q.mu.
 func (q *queue) startCommitter() bool {
-	if q.committers >= q.maxCommitters() {
+	k := q.kind()
+	if q.committers[k] >= maxCommitters[k] {
 		return true
 	}
-	if !q.service.spawn(q.run) {
+	if !q.service.spawn(func() { q.run(k) }) {
 		return false
 	}
-	q.committers++
+	q.committers[k]++
 	return true
 }
 
-// maxCommitters returns how many goroutines may carry out commands now.
-func (q *queue) maxCommitters() int {
+// kind is what a goroutine does with commands. Messages to an earlier leader, which may not answer any more, do not delay
+// the entries of this node.
+type kind int
+
+const (
+	entry kind = iota
+	message
+)
+
+var maxCommitters = [...]int{entry: maxEntries, message: maxMessages}
+
+// kind returns what commands go into now.
+func (q *queue) kind() kind {
 	if q.service.leader(q.id) == q.service.cfg.Self {
-		return maxEntries
+		return entry
 	}
-	return maxMessages
+	return message
 }
 
 // forgetPause is the longest that a Forget waits for other commands to share an entry with: no
@@ -161,9 +173,9 @@ func (q *queue) leave(ctx context.Context, p *pending) error {
 }
 
 // run carries out the waiting commands until none is left.
-func (q *queue) run() {
+func (q *queue) run(k kind) {
 	for {
-		batch := q.next()
+		batch := q.next(&k)
 		if len(batch) == 0 {
 			return
 		}
@@ -174,11 +186,12 @@ func (q *queue) run() {
 	}
 }
 
-// next removes the commands of the next entry from the queue. It returns none if the goroutine must
+// next removes the commands of the next entry or message from the queue, and sets k. It returns none if the goroutine must
 // end.
-func (q *queue) next() []*pending {
+func (q *queue) next(k *kind) []*pending {
 	q.mu.Lock()
 	defer q.mu.Unlock()
+	q.committers[*k]--
 	n, bytes, answer := 0, 0, 0
 	for n < min(len(q.waiting), maxBatch) {
 		bytes += q.waiting[n].size
@@ -188,10 +201,13 @@ func (q *queue) next() []*pending {
 		}
 		n++
 	}
-	if n == 0 || !q.hasDue() || q.committers > q.maxCommitters() {
-		q.committers--
+	if n == 0 || !q.hasDue() {
 		return nil
 	}
+	if *k = q.kind(); q.committers[*k] >= maxCommitters[*k] {
+		return nil
+	}
+	q.committers[*k]++
 	q.forgetsDue = q.forgetsDue && n < len(q.waiting)
 	batch := slices.Clone(q.waiting[:n])
 	q.waiting = slices.Delete(q.waiting, 0, n)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -332,4 +333,49 @@ func TestManyForgets(t *testing.T) {
 			t.Errorf("%d Forgets still wait", n)
 		}
 	})
+}
+
+// successor is a node that begins to lead its range: until then, it forwards to a leader that does not answer any more.
+type successor struct {
+	node
+	leads atomic.Bool
+}
+
+func (s *successor) Leader(quota.RangeID) quota.NodeID { return "n2" }
+
+func (s *successor) Group(r quota.RangeID) Group {
+	if !s.leads.Load() {
+		return nil
+	}
+	return s.node.Group(r)
+}
+
+func (s *successor) Call(ctx context.Context, _ quota.NodeID, _ *peerv1.Call) (*peerv1.Call, error) {
+	<-ctx.Done()
+	return nil, ctx.Err()
+}
+
+// TestSuccessor has a node become the leader while its messages to the last one wait for their answers: its entries do
+// not wait for them.
+func TestSuccessor(t *testing.T) {
+	for messages := range maxMessages + 1 {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld(t)
+			n := &successor{node: node{w}}
+			s := New(Config{Self: "n1", Ranges: 1, Node: n, Replicas: w.replicas})
+			t.Cleanup(s.Close)
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			for range messages {
+				go func() { _, _ = s.ApplyOps(ctx, account.Caller{By: "me"}, "", 0, add("x")) }()
+				synctest.Wait()
+			}
+			n.leads.Store(true)
+			began := time.Now()
+			out, err := s.ApplyOps(t.Context(), account.Caller{By: "me"}, "", 0, add("y"))
+			if waited := time.Since(began); err != nil || out.Code != account.Done || waited > 0 {
+				t.Errorf("%d messages: %+v, %v after %v", messages, out, err, waited)
+			}
+		})
+	}
 }

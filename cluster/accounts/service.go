@@ -173,9 +173,9 @@ func (s *Service) busy() bool {
 	for i := range s.queues {
 		q := &s.queues[i]
 		q.mu.Lock()
-		committers := q.committers
+		busy := q.committers[entry]+q.committers[message] > 0
 		q.mu.Unlock()
-		if committers > 0 {
+		if busy {
 			return true
 		}
 	}
