@@ -79,3 +79,40 @@ func TestImplicitGrantOfDownNode(t *testing.T) {
 		})
 	}
 }
+
+// TestImplicitGrantInSlidingWindow makes a sliding window of the limit while a node is down. Its part counts as use of the
+// window and returns with it, so it does not return a second time when the node is back.
+func TestImplicitGrantInSlidingWindow(t *testing.T) {
+	const burst = 300
+	key := quota.Key{LimitName: quota.LimitName{Namespace: "n", Limit: "l"}, Key: "k"}
+	limits := func(version uint64, tier quota.Tier) *quota.Limits {
+		l := quota.Limit{LimitName: key.LimitName, Ceiling: quota.Hard}
+		l.SetFirst(tier)
+		ls, err := quota.NewLimits(version, []quota.Limit{l})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return ls
+	}
+	now := quota.Time(1_790_000_000_000_000_000) / quota.Time(time.Minute) * quota.Time(time.Minute)
+	l := New(Config{}, 0, 2, "b", []quota.NodeID{"a", "b", "c"}, limits(1, quota.Tier{Rate: quota.Rate{Tokens: 1, Per: time.Hour}, Burst: burst}), nil, now)
+	seq := map[quota.NodeID]quota.Seq{}
+	report := func(from quota.NodeID, inc quota.Incarnation, entries ...quota.ReportEntry) {
+		t.Helper()
+		seq[from]++
+		if _, err := l.Report(now, quota.Report{Term: 2, From: from, Incarnation: inc, Seq: seq[from], Full: true, Parts: 1, Age: 1000 * time.Hour, Entries: entries}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	l.MemberGone(now, "a", 2)
+	report("b", 1)
+	report("c", 1, quota.ReportEntry{Key: key, Epoch: 1})
+	l.SetLimits(now, limits(2, quota.Window(quota.SlidingWindow, burst, time.Minute)))
+	now = now.Add(time.Minute + time.Millisecond)
+	report("c", 1, quota.ReportEntry{Key: key, Epoch: 1, Overdrawn: quota.FromTokens(200)})
+	now = now.Add(30 * time.Second)
+	report("a", 2)
+	if k, _ := l.Key(now, key); k.Remaining > burst-200 {
+		t.Errorf("remaining %d; 200 of %d are used", k.Remaining, burst)
+	}
+}

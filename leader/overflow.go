@@ -14,6 +14,11 @@ func (b *bucket) dropReturns(was quota.Time) {
 		al := &b.allocations[i]
 		al.returnable = min(al.returnable, al.standing().Plus(al.answered()))
 	}
+	for i := range b.rarely().outstanding {
+		if c := &b.unusual.outstanding[i]; c.heard {
+			c.tokens = 0
+		}
+	}
 }
 
 // overflow reduces the tokens that may return (returnable) to what the bucket has room for: the yield of
