@@ -116,3 +116,41 @@ func TestImplicitGrantInSlidingWindow(t *testing.T) {
 		t.Errorf("remaining %d; 200 of %d are used", k.Remaining, burst)
 	}
 }
+
+// TestImplicitGrantOfReturnedMember opens a key while a member counts as dead that has reported to this leader before and
+// was only out of reach. Its part returns when it is back, also if it does not use the key.
+func TestImplicitGrantOfReturnedMember(t *testing.T) {
+	const burst = 300
+	key := quota.Key{LimitName: quota.LimitName{Namespace: "n", Limit: "l"}, Key: "k"}
+	limits, err := quota.NewLimits(1, []quota.Limit{{
+		LimitName: key.LimitName, Ceiling: quota.Hard, Rate: quota.Rate{Tokens: 1, Per: time.Hour}, Burst: burst,
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	now := quota.Time(1_790_000_000_000_000_000)
+	l := New(Config{}, 0, 2, "b", []quota.NodeID{"a", "b", "c"}, limits, nil, now)
+	seq := map[quota.NodeID]quota.Seq{}
+	report := func(from quota.NodeID, full bool, entries ...quota.ReportEntry) {
+		t.Helper()
+		now = now.Add(10 * time.Millisecond)
+		seq[from]++
+		if _, err := l.Report(now, quota.Report{Term: 2, From: from, Incarnation: 1, Seq: seq[from], Full: full, Parts: 1, Age: 1000 * time.Hour, Entries: entries}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, m := range []quota.NodeID{"a", "b", "c"} {
+		report(m, true)
+	}
+	l.Suspect(now, "a")
+	now = now.Add(10 * time.Second)
+	l.Sweep(now)
+	report("c", false, quota.ReportEntry{Key: key, Epoch: 1})
+	if k, _ := l.Key(now, key); k.Remaining != burst*2/3 {
+		t.Errorf("remaining %d while a is away, want %d", k.Remaining, burst*2/3)
+	}
+	report("a", false)
+	if k, _ := l.Key(now, key); k.Remaining != burst {
+		t.Errorf("remaining %d when a is back, want %d", k.Remaining, burst)
+	}
+}

@@ -161,12 +161,14 @@ func (l *Ledger) Report(now quota.Time, r quota.Report) (quota.Grant, error) {
 // ReportInto is Report with a buffer for the entries of the grant: they are appended to buf[:0] if
 // it has the capacity. The report is neither changed nor retained.
 func (l *Ledger) ReportInto(buf []quota.GrantEntry, now quota.Time, r *quota.Report) (quota.Grant, error) {
+	was := l.members[r.From]
+	wasGone := was != nil && was.gone
 	m, err := l.admit(r)
 	if err != nil {
 		return quota.Grant{}, err
 	}
 	earlier := now.Add(-r.Age)
-	recovered := m.reported && earlier.Add(recoveredAge) < m.useKnownSince
+	recovered := m.reported && (wasGone || earlier.Add(recoveredAge) < m.useKnownSince)
 	m.useKnownSince = earlier
 	if recovered {
 		l.addChange(&change{at: now, node: r.From, heard: true, known: *m})
