@@ -154,3 +154,25 @@ func TestImplicitGrantOfReturnedMember(t *testing.T) {
 		t.Errorf("remaining %d when a is back, want %d", k.Remaining, burst)
 	}
 }
+
+// TestLateReports has reports arrive late now and then. What the leader knows of their member is as before, so no bucket
+// has to look at it.
+func TestLateReports(t *testing.T) {
+	key := quota.Key{LimitName: quota.LimitName{Namespace: "n", Limit: "l"}, Key: "k"}
+	limits, err := quota.NewLimits(1, []quota.Limit{{LimitName: key.LimitName, Ceiling: quota.Hard, Rate: quota.Rate{Tokens: 1, Per: time.Hour}, Burst: 30}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	now := quota.Time(1_790_000_000_000_000_000)
+	l := New(Config{}, 0, 2, "a", []quota.NodeID{"a"}, limits, nil, now)
+	for i := range 10 {
+		at, late := now.Add(time.Duration(i)*time.Minute), time.Duration(i%2)*3*time.Second
+		r := quota.Report{Term: 2, From: "a", Incarnation: 1, Seq: quota.Seq(i + 1), Full: i == 0, Parts: 1, Age: at.Sub(now), Entries: []quota.ReportEntry{{Key: key, Epoch: 1}}}
+		if _, err := l.Report(at.Add(late), r); err != nil {
+			t.Fatal(err)
+		}
+		if n := l.happened(); n != 0 {
+			t.Fatalf("report %d: %d changes for all buckets", i, n)
+		}
+	}
+}

@@ -169,7 +169,9 @@ func (l *Ledger) ReportInto(buf []quota.GrantEntry, now quota.Time, r *quota.Rep
 	}
 	earlier := now.Add(-r.Age)
 	recovered := m.reported && (wasGone || earlier.Add(recoveredAge) < m.useKnownSince)
-	m.useKnownSince = earlier
+	if !m.reported || earlier < m.useKnownSince { // a report that arrives later than others knows no less
+		m.useKnownSince = earlier
+	}
 	if recovered {
 		l.addChange(&change{at: now, node: r.From, heard: true, known: *m})
 	}
