@@ -454,7 +454,7 @@ func (b *bucket) admit(now quota.Time, ps *processes, r *quota.Report, e *quota.
 		al.takeCommitted(e)
 	}
 	if b.promises() {
-		al.log().promised = b.implicitPromise(now, al)
+		al.log().promised = b.firstPromise(now, al)
 	}
 	return al
 }

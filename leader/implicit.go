@@ -130,12 +130,27 @@ func (b *bucket) forgetOutstanding(now quota.Time) {
 // hasOutstanding reports whether an implicit grant of an earlier leader is out of the pool.
 func (b *bucket) hasOutstanding() bool { return len(b.rarely().outstanding) > 0 }
 
-// implicitPromise is the promise to a member that is not in the log yet.
-func (b *bucket) implicitPromise(now quota.Time, al *allocation) promise {
+// firstPromise is the promise to a member that is not in the log yet: the implicit grant, if the member may have one.
+func (b *bucket) firstPromise(now quota.Time, al *allocation) promise {
 	total := al.used.Plus(al.over)
 	p := promise{at: now, total: total, high: total}
-	p.addImplicit(b.implicit)
+	if !b.hadImplicit(al.node) {
+		p.addImplicit(b.implicit)
+	}
 	return p
+}
+
+// hadImplicit reports whether earlier processes of the node may have used an implicit grant that the log does not state:
+// by an earlier leader, or by this one. A new leader sets aside only one for each node.
+func (b *bucket) hadImplicit(id quota.NodeID) bool {
+	return slices.ContainsFunc(b.rarely().outstanding, func(c outstanding) bool { return c.node == id }) ||
+		slices.ContainsFunc(b.allocations, func(al allocation) bool { return al.node == id && al.dead && (al.beyondLog() || al.unsaved()) })
+}
+
+// beyondLog reports whether a promise to the member contains an implicit grant that the log does not state.
+func (al *allocation) beyondLog() bool {
+	g := al.log()
+	return g.promised.beyondLog || slices.ContainsFunc(g.pending, func(p promise) bool { return p.beyondLog })
 }
 
 // reopen reopens the allocation of a member that uses a closed key again. The member gets the implicit grant again,
@@ -146,7 +161,7 @@ func (b *bucket) reopen(al *allocation) {
 		return
 	}
 	log := al.log()
-	if log.promised.beyondLog || slices.ContainsFunc(log.pending, func(p promise) bool { return p.beyondLog }) {
+	if al.beyondLog() || b.hadImplicit(al.node) {
 		return
 	}
 	log.promised.addImplicit(b.implicit)
