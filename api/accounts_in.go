@@ -81,9 +81,9 @@ func accountPolicy(path string, p *quoratev1.Policy) (account.Policy, error) {
 	case p == nil:
 		return account.Policy{}, apierr.Invalid(path, "is missing; give at least a limit")
 	case p.Default > account.Most: // may overflow int64
-		return account.Policy{}, apierr.Invalid(apierr.Join(path, "default"), "%d; 0 to the limit, %d", p.Default, p.Limit)
+		return account.Policy{}, apierr.Invalid(apierr.Join(path, "default"), "%d; must be 0 to the limit, %d", p.Default, p.Limit)
 	case p.Limit > account.Most:
-		return account.Policy{}, apierr.Invalid(apierr.Join(path, "limit"), "%d; 0 to %d", p.Limit, int64(account.Most))
+		return account.Policy{}, apierr.Invalid(apierr.Join(path, "limit"), "%d; must be 0 to %d", p.Limit, int64(account.Most))
 	}
 	out := account.Policy{Default: int64(p.Default), Limit: int64(p.Limit), Options: account.PolicyOptions(p.Options)}
 	if r := p.Refill; r != nil {
@@ -127,7 +127,7 @@ func opOf(path string, p *quoratev1.Op) (op account.Op, err error) {
 		op.Policy = &ref
 	}
 	if quoratev1.RelativeTo_name[int32(p.RelativeTo)] == "" { // may overflow uint8
-		return op, apierr.Invalid(apierr.Join(path, "relative_to"), "%d; 0 (CURRENT_BALANCE), 1 (ZERO), 2 (DEFAULT) or 3 (LIMIT)", p.RelativeTo)
+		return op, apierr.Invalid(apierr.Join(path, "relative_to"), "%d; must be 0 (CURRENT_BALANCE), 1 (ZERO), 2 (DEFAULT) or 3 (LIMIT)", p.RelativeTo)
 	}
 	return op, badAt(path, op.Validate())
 }

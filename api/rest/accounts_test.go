@@ -167,7 +167,7 @@ func TestAccountFaults(t *testing.T) {
 		{"/v1/policies:load", `{"app_id":"a","realm":"r"}`, "config.policies", "must be 1 to 10000"},
 		{"/v1/policies:load", `{"app_id":"cv","realm":"r","config":{"policies":[{}]}}`, "config.policies[0].key", "is missing"},
 		{"/v1/policies:load", load(`{"default":18446744073709551615}`), "config.policies[0].policy.default", "must be a whole number from 0"},
-		{"/v1/policies:load", load(`{"default":9223372036854775807}`), "config.policies[0].policy.default", "9223372036854775807; 0 to the limit"},
+		{"/v1/policies:load", load(`{"default":9223372036854775807}`), "config.policies[0].policy.default", "9223372036854775807; must be 0 to the limit"},
 		{"/v1/policies:load", load(`null`), "config.policies[0].policy", "is missing"},
 		{"/v1/policies:load", load(`{"limit":9007199254740992}`), "config.policies[0].policy.limit", "0 to 9007199254740991"},
 		{"/v1/policies:load", load(`{"options":2}`), "config.policies[0].policy.options", "ABSOLUTE_RESOURCE"},
@@ -304,7 +304,7 @@ func TestFieldsOverGRPC(t *testing.T) {
 	c := quoratev1.NewAccountServiceClient(dialGRPC(t, apitest.New(t).WithAccounts(), api.Options{}))
 	_, err := c.ApplyOps(t.Context(), &quoratev1.ApplyOpsRequest{Ops: []*quoratev1.Op{{AccountId: apiproto.AccountID(apitest.Alice)}, {AccountId: apiproto.AccountID(apitest.Alice), RelativeTo: 4}}})
 	st := status.Convert(err)
-	if st.Code() != codes.InvalidArgument || !strings.HasPrefix(st.Message(), "ops[1].relative_to: 4; 0 (CURRENT_BALANCE)") {
+	if st.Code() != codes.InvalidArgument || !strings.HasPrefix(st.Message(), "ops[1].relative_to: 4; must be 0 (CURRENT_BALANCE)") {
 		t.Fatal(err)
 	}
 	for _, d := range st.Details() {

@@ -211,7 +211,7 @@ func decodeResults(list []*raftlogv1.StoredOpResult) ([]Result, error) {
 	out := make([]Result, len(list))
 	for i, r := range list {
 		if r.GetStatus() > uint32(PolicyRequired) {
-			return nil, fmt.Errorf("results[%d].status: %d; 0 to %d", i, r.GetStatus(), PolicyRequired)
+			return nil, fmt.Errorf("results[%d].status: %d; must be 0 to %d", i, r.GetStatus(), PolicyRequired)
 		}
 		out[i] = Result{
 			New: r.GetNewBalance(), Previous: r.GetPrevious(), Adjusted: r.GetAdjusted(),

@@ -120,9 +120,9 @@ func short(s string) string {
 func (p *Policy) Validate() error {
 	switch {
 	case p.Limit < 0 || p.Limit > Most:
-		return fmt.Errorf("limit: %d; 0 to %d", p.Limit, int64(Most))
+		return fmt.Errorf("limit: %d; must be 0 to %d", p.Limit, int64(Most))
 	case p.Default < 0 || p.Default > p.Limit:
-		return fmt.Errorf("default: %d; 0 to the limit, %d", p.Default, p.Limit)
+		return fmt.Errorf("default: %d; must be 0 to the limit, %d", p.Default, p.Limit)
 	case p.Options&^AbsoluteResource != 0:
 		return fmt.Errorf("options: %d; 0 or %d (ABSOLUTE_RESOURCE)", p.Options, AbsoluteResource)
 	case p.Lifetime < 0:
@@ -146,7 +146,7 @@ func (r Refill) Validate() error {
 	case r.Interval == 0 && r.Units < 0:
 		return fmt.Errorf("interval: 0 with units %d; an account that is always empty has a limit of 0 and no refill", r.Units)
 	case r.Offset > day:
-		return fmt.Errorf("offset: %d; 0 to %d seconds", r.Offset, day)
+		return fmt.Errorf("offset: %d; must be 0 to %d seconds", r.Offset, day)
 	}
 	return nil
 }
