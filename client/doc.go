@@ -79,7 +79,8 @@
 // A refusal is not an error. Every error is an [*Error]; distinguish them with errors.Is:
 //
 //   - [ErrInvalid] and [ErrNoLimit] are mistakes in the call or the limit file, and permanent;
-//   - [ErrUnavailable] means that no node answered;
+//   - [ErrUnavailable] means that no node answered; [ErrDenied] matches it and means that the
+//     process lacks a credential or a permission;
 //   - [ErrNoReservation] means that the reservation has ended;
 //   - [ErrClosed] means that the client was closed;
 //   - Wait also returns [ErrTooLong], [ErrNever] and [ErrTooManyWaiting];

@@ -26,6 +26,9 @@ var (
 	// ErrUnavailable reports that no node answered in time, or that the context had ended before
 	// the call.
 	ErrUnavailable = errors.New("no node answered")
+	// ErrDenied reports that the node refuses the caller, which has no valid credential or lacks a
+	// permission. It matches ErrUnavailable too: nothing was decided or booked.
+	ErrDenied error = deniedKind{}
 	// ErrClosed reports that the client is closed.
 	ErrClosed = errors.New("client closed")
 	// ErrTooLong reports that the context ended while waiting for tokens, or would end before there
@@ -36,6 +39,12 @@ var (
 	// ErrTooManyWaiting reports that the maximum number of callers is waiting.
 	ErrTooManyWaiting = errors.New("too many waiting callers")
 )
+
+type deniedKind struct{}
+
+func (deniedKind) Error() string { return "permission denied" }
+
+func (deniedKind) Is(target error) bool { return target == ErrUnavailable }
 
 // Error is the type of all errors of this package, and of package accounts except its ApplyError. A
 // refusal is an error only of methods that wait.
@@ -107,6 +116,8 @@ func fromError(err error, addr string) *Error {
 		e.Kind = ErrInvalid
 	case codes.NotFound:
 		e.Kind = ErrNoLimit
+	case codes.PermissionDenied, codes.Unauthenticated:
+		e.Kind = ErrDenied
 	case codes.DeadlineExceeded:
 		e.Cause = fmt.Errorf("%w: %w", context.DeadlineExceeded, err)
 	case codes.Canceled:

@@ -1,9 +1,16 @@
 package client
 
 import (
+	"context"
+	"errors"
+	"strings"
 	"sync/atomic"
 	"testing"
 
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	quoratev1 "github.com/quorate/quorate/api/gen/quorate/v1"
 	"github.com/quorate/quorate/internal/quota"
 )
 
@@ -37,5 +44,21 @@ func TestRefundsWithoutPermission(t *testing.T) {
 	}
 	if n := booked.Load(); n != 3 {
 		t.Errorf("a node booked %d of the tokens; want 3, those of the namespace without the permission", n)
+	}
+}
+
+// TestDenied asks a node that refuses the caller. The error says so, and fallbacks apply as if no node had answered.
+func TestDenied(t *testing.T) {
+	addr, stop := serve(t, answering(func(context.Context, *quoratev1.AllowRequest) (*quoratev1.AllowResponse, error) {
+		return nil, status.Error(codes.PermissionDenied, `"client:shop" needs check in namespace "web"`)
+	}))
+	defer stop()
+	c := newClient(t, []string{addr})
+	_, err := c.AllowBatch(t.Context(), []Check{{Namespace: "web", Limit: "l", Key: "k"}})
+	if err == nil {
+		_, err = c.Allow(t.Context(), "web", "l", "k", 1)
+	}
+	if !errors.Is(err, ErrDenied) || !errors.Is(err, ErrUnavailable) || !strings.HasPrefix(err.Error(), `quorate: permission denied: "client:shop" needs check`) {
+		t.Errorf("%v", err)
 	}
 }

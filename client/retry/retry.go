@@ -99,7 +99,7 @@ func (j *jitter) NextBackOff() time.Duration {
 }
 
 // Worth reports whether the same call may pass later: it was refused but not for good, no node
-// answered, or too many callers were waiting.
+// answered, or too many callers were waiting. A denied call may not.
 func Worth(err error) bool {
 	if after, ok := After(err); ok {
 		return after != client.Never
@@ -107,6 +107,9 @@ func Worth(err error) bool {
 	switch status.Code(err) {
 	case codes.ResourceExhausted, codes.Unavailable:
 		return true
+	}
+	if errors.Is(err, client.ErrDenied) {
+		return false
 	}
 	return errors.Is(err, client.ErrUnavailable) || errors.Is(err, client.ErrTooManyWaiting)
 }
