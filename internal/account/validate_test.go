@@ -40,7 +40,7 @@ func TestFaultsAreNamed(t *testing.T) {
 			r.Ops[1].Policy.Config.Version = "v1"
 		},
 		`ops[1].policy_id.key.name: is empty; 1 to 256 bytes`: func(r *Request) { r.Ops[1].Policy.Key.Name = "" },
-		`ops[1].policy.default: 3; must be 0 to the limit, 2`:         func(r *Request) { r.Ops[1].Rule = &Policy{Default: 3, Limit: 2} },
+		`ops[1].policy.default: 3; must be 0 to the limit, 2`: func(r *Request) { r.Ops[1].Rule = &Policy{Default: 3, Limit: 2} },
 		`ops[1].policy.refill.interval: 0 with units -1; an account that is always empty has a limit of 0 and no refill`: func(r *Request) {
 			r.Ops[1].Rule = &Policy{Refill: Refill{Units: -1}}
 		},
