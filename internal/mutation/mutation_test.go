@@ -22,7 +22,7 @@ var mutations = []mutation{
 	{"an overdraft is not booked", "leader/allocation.go", "over: max(0, e.Overdrawn-al.over), refused:", "over: 0, refused:"},
 	{"a refund is booked twice", "leader/allocation.go", "refunded: max(0, e.Refunded-refunded),", "refunded: 2 * max(0, e.Refunded-refunded),"},
 	{"a first report's refunds count as just given back", "leader/requests.go", "		return e.AccruedTo, e.AccruedTo >= l.started\n", "		return now, true\n"},
-	{"refunds after a final report count as given back after its answer", "aggregator/apply.go", "b.countRefund(since, ", "b.countRefund(now, "},
+	{"refunds after a final report count as given back after its answer", "aggregator/apply.go", "b.countRefund(since, ", "b.countRefund(max(now, since), "},
 	{"unreported use counts as known", "leader/allocation.go", "known := total - min(e.Unreported, total)", "known := total"},
 	{"a repeated report is booked again", "leader/ledger.go", "if r.Seq <= m.seq {", "if r.Seq < m.seq {"},
 	{"reports of an earlier process are booked", "leader/ledger.go", "if r.Incarnation < m.inc {", "if false {"},
@@ -35,7 +35,7 @@ var mutations = []mutation{
 	{"a node spends nothing of its own when the leader admits the rest", "aggregator/decide.go", "an.Report || !b.take(int64(t.held), &a.urgent)", "an.Report"},
 	{"calls count on the same held tokens", "aggregator/call.go", "quota.Units(b.hot().held.Load())-b.pledged", "quota.Units(b.hot().held.Load())"},
 	{"a grant from before an answer sets the level back", "aggregator/apply.go", "overtaken > 0 && overtaken < maxOvertaking", "overtaken > maxOvertaking && overtaken < maxOvertaking"},
-	{"a missed grant goes unnoticed", "aggregator/apply.go", "!missed && e.Free < max(", "e.Free < max("},
+	{"a missed grant goes unnoticed", "aggregator/apply.go", "!missed && e.Free < max(", "(missed || !missed) && e.Free < max("},
 	{"an unused answer stays booked", "leader/requests.go", "	b.pool.Add(back)\n", ""},
 
 	// Grants.
