@@ -50,7 +50,7 @@ type fakeMember struct {
 	full      bool // refuses new streams with that reason
 	refused   map[string]int64
 	peers     uint64      // as reported to each new client
-	noReport  []string    // namespaces in which clients may not report
+	noReport  []string    // namespaces without permission to report
 	taken     quota.Units // booked for nodes that are dead
 	settled   map[string]bool
 	streams   map[*fakeStream]bool

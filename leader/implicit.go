@@ -98,7 +98,7 @@ func (b *bucket) settleOutstanding(now quota.Time, id quota.NodeID, m *member) {
 	}
 }
 
-// outstandingTokens is what nodes may hold of the outstanding grants.
+// outstandingTokens returns the sum of the outstanding grants that nodes may still hold.
 func (b *bucket) outstandingTokens() quota.Units {
 	var sum quota.Units
 	for _, c := range b.rarely().outstanding {
@@ -109,7 +109,7 @@ func (b *bucket) outstandingTokens() quota.Units {
 	return sum
 }
 
-// usedOutstanding is what nodes may have used of the outstanding grants, and may return.
+// usedOutstanding returns the sum of the outstanding grants that nodes no longer hold. Unused tokens of them return later.
 func (b *bucket) usedOutstanding() quota.Units {
 	var sum quota.Units
 	for _, c := range b.rarely().outstanding {

@@ -99,7 +99,7 @@ func (j *jitter) NextBackOff() time.Duration {
 }
 
 // Worth reports whether the same call may pass later: it was refused but not for good, no node
-// answered, or too many callers were waiting. A denied call may not.
+// answered, or too many callers were waiting. It returns false for a denied call.
 func Worth(err error) bool {
 	if after, ok := After(err); ok {
 		return after != client.Never

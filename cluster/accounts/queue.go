@@ -117,8 +117,8 @@ func (q *queue) startCommitter() bool {
 	return true
 }
 
-// kind is what a goroutine does with commands. Messages to an earlier leader, which may not answer any more, do not delay
-// the entries of this node.
+// kind distinguishes goroutines that commit entries from those that send messages. Each kind has its own bound, so that
+// unanswered messages to an earlier leader do not delay the entries of this node.
 type kind int
 
 const (

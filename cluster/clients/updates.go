@@ -82,7 +82,7 @@ func (s *session) sendLimits(limits *quota.Limits, cache limitsCache) {
 	s.out.Put(m)
 }
 
-// namespaces returns a predicate for the limits' namespaces that the session uses, those of them in which it may not
+// namespaces returns a predicate for the limits' namespaces that the session uses, a list of those without permission to
 // report, and a cache key for both.
 func (s *session) namespaces(limits *quota.Limits) (uses func(string) bool, noReport []string, key string) {
 	if s.may == nil {
